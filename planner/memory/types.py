@@ -1,0 +1,168 @@
+"""What the memory room takes and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from planner import units
+
+
+class WeightDtype(StrEnum):
+    """Weight formats that a deployment can be started with."""
+
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT4_AWQ = "int4-awq"
+    INT4_GPTQ = "int4-gptq"
+    MXFP4 = "mxfp4"
+
+
+class KvDtype(StrEnum):
+    """KV-cache formats."""
+
+    BF16 = "bf16"
+    FP8 = "fp8"
+
+
+class Origin(StrEnum):
+    """How far a figure can be trusted."""
+
+    GIVEN = "given"
+    """Typed by the user."""
+    MEASURED = "measured"
+    CATALOGUE = "catalogue"
+    """A dated fact with a source."""
+    COMPUTED = "computed"
+    """Exact arithmetic on facts."""
+    FITTED = "fitted"
+    """A coefficient fitted on start-up logs, with its residual in the source."""
+    GUESS = "guess"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """How one replica is started. ``None`` means the engine's default for this GPU and version."""
+
+    tp: int
+    weight_dtype: WeightDtype
+    kv_dtype: KvDtype
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    """vLLM's ``gpu_memory_utilization``; for SGLang ``mem_fraction_static``."""
+
+
+@dataclass(frozen=True)
+class GivenTerms:
+    """Terms typed by the user instead of predicted, GiB per GPU."""
+
+    gpu_memory_gib: float | None = None
+    weights_gib: float | None = None
+    overhead_gib: float | None = None
+    """Everything that is neither weights nor pool."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One line of the subtraction: a positive ``gib`` that is taken from the budget."""
+
+    name: str
+    gib: float
+    origin: Origin
+    source: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the engine would not start, with the engine's own rule and a fix."""
+
+    rule: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class WeightBytes:
+    """Weight bytes of one rank, by how a decode step reads them."""
+
+    embedding: float
+    """Looked up, not streamed."""
+    lm_head: float
+    """Streamed once a step (equals the embedding's bytes when tied, and then not counted twice in ``total``)."""
+    dense: float
+    """Attention, dense MLP, shared experts, norms, router: streamed once a step."""
+    experts: float
+    """All routed experts of the rank: the streamed share depends on the batch."""
+    vision: float
+    total: float
+    """What loading occupies."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The subtraction of one replica and the pool it leaves.
+
+    Attributes
+    ----------
+    budget
+        ``utilization x visible memory`` (vLLM) or its SGLang counterpart, GiB per GPU.
+    terms
+        What is taken from the budget, in order.
+    available_kv_gib
+        What is left; negative when it does not fit.
+    bytes_per_token
+        Bytes per token per GPU of layers that keep every token.
+    sliding_bytes_per_token
+        Bytes per token per GPU of layers that keep a window.
+    window_tokens
+        The window of those layers (0 without).
+    sliding_reserve_tokens
+        Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without.
+    block_size_tokens, num_blocks, bytes_per_block
+        The engine's pool in blocks.
+    pool_tokens
+        Live tokens that the pool holds when every layer keeps every token; for a hybrid, tokens of the layers that
+        keep everything after one request's windows are charged per request by the caller.
+    logged_tokens
+        The "GPU KV cache size" figure that this engine version prints.
+    max_concurrency
+        The engine's "Maximum concurrency" at ``max_model_len``.
+    """
+
+    model_id: str
+    gpu_id: str
+    engine: str
+    engine_version: str
+    deployment: Deployment
+    weights: WeightBytes
+    gpu_memory: Term
+    utilization: float
+    budget: Term
+    terms: tuple[Term, ...]
+    available_kv_gib: float
+    bytes_per_token: float
+    sliding_bytes_per_token: float
+    window_tokens: int
+    sliding_reserve_tokens: int
+    block_size_tokens: int
+    num_blocks: int
+    bytes_per_block: int
+    pool_tokens: int
+    logged_tokens: int
+    max_concurrency: float
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    refusals: tuple[Refusal, ...] = field(default=())
+
+    @property
+    def starts(self) -> bool:
+        """Whether the engine would start."""
+        return not self.refusals
+
+    @property
+    def available_kv_bytes(self) -> float:
+        """`available_kv_gib` in bytes."""
+        return units.gib_to_bytes(self.available_kv_gib)

@@ -1,0 +1,296 @@
+"""The answer: a `FleetPlan`, with every figure recomputed from the decisions without the solver.
+
+Written and read as JSON; the workbook, the HTML page, launch commands and the replay all start from it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class Frozen(BaseModel):
+    """Immutable, and strict about keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SolveStatus(StrEnum):
+    """What is known about a solution."""
+
+    OPTIMAL = "optimal"
+    """Proven within the requested gap."""
+    FEASIBLE = "feasible"
+    """A plan with a larger gap, as after a time limit."""
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    ERROR = "error"
+
+
+class Solve(Frozen):
+    """What the solver proved."""
+
+    status: SolveStatus
+    objective: float
+    """Cost of the plan in the horizon, USD: cost per served token times served tokens."""
+    bound: float
+    """Proven lower bound on ``objective`` for the tokens that this plan serves, USD."""
+    gap: float
+    """(objective − bound) / objective."""
+    gap_target: float
+    usd_per_mtok: float
+    """The ratio that is minimised: USD per million served tokens."""
+    usd_per_mtok_bound: float
+    ratio_iterations: int
+    """Solves of the linear program that the ratio took (Dinkelbach)."""
+    solver: str
+    solver_version: str
+    threads: int
+    seed: int
+
+
+class InputFile(Frozen):
+    """A file that the plan was made from."""
+
+    role: str
+    path: str
+    sha256: str
+
+
+class MemoryTerm(Frozen):
+    """One line of the subtraction of a pool, GiB per GPU."""
+
+    name: str
+    gib: float
+    origin: str
+    source: str
+
+
+class PoolMemory(Frozen):
+    """What the engine leaves for the KV cache on each GPU of a replica."""
+
+    gpu_memory_gib: float
+    budget_gib: float
+    terms: tuple[MemoryTerm, ...]
+    available_kv_gib: float
+    bytes_per_token: float
+    block_size_tokens: int
+    num_blocks: int
+    pool_tokens: int
+    logged_tokens: int
+    """The figure that the engine will log, to compare with the start-up log."""
+    max_concurrency: float
+
+
+class PoolLoad(Frozen):
+    """The load of one replica at the planning rate (Little's law at the decode rate of that very concurrency)."""
+
+    planning_rate_per_s: float
+    """Arrivals of the whole pool at the planning rate."""
+    rate_per_replica_per_s: float
+    dispersion: float
+    """Index of dispersion of one replica's arrivals at the scale of a request's life."""
+    mean_live_requests: float
+    quantile_live_requests: float
+    mean_live_tokens: float
+    quantile_live_tokens: float
+    """Exceeded with probability at most ``overflow_probability``."""
+    mean_formula_tokens: float
+    """The product-of-means figure, as a cross-check only."""
+    overflow_probability: float
+    expected_overflow: float
+    """P(live tokens > pool) under the stated load."""
+    busy_share: float
+    """Share of time that prefill and decode work take (prefill alone for a memory-bound decode)."""
+
+
+class Measure(Frozen):
+    """A predicted figure with its 80 % band; ``used`` is the edge that the constraints saw."""
+
+    value: float
+    low: float
+    high: float
+    used: float
+    source: str
+
+
+class PoolSpeed(Frozen):
+    """How fast a replica is at the planned load."""
+
+    tpot_ms: Measure
+    ttft_ms: Measure
+    ttft_percentile: float
+    decode_tokens_per_s: float
+    """One stream's decode rate at the planned concurrency, at the edge used."""
+
+
+class Margin(Frozen):
+    """One constraint of a pool: what was planned against its limit, and how much is left."""
+
+    constraint: str
+    """Family name, such as ``token pool``."""
+    planned: float
+    limit: float
+    unit: str
+    used_share: float
+    """planned / limit (or limit / planned where more is better)."""
+    satisfied: bool
+
+
+class RunnerUp(Frozen):
+    """The next best configuration of a model and what it would cost more."""
+
+    description: str
+    extra_usd: float
+
+
+class Pool(Frozen):
+    """Identical replicas that serve one model's requests of one prompt-length band."""
+
+    name: str
+    model: str
+    """The request's name of the model."""
+    weights: str
+    """Catalogue id of the weights."""
+    cost_centre: str
+    prompt_lo_tokens: int
+    prompt_hi_tokens: int | None
+    """Half-open band [lo, hi) of prompt lengths; ``None`` means no upper end."""
+    offer_id: str
+    gpu: str
+    engine: str
+    engine_version: str
+    tp: int
+    weight_dtype: str
+    kv_dtype: str
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    gpu_memory_utilization: float
+    replicas_needed: int
+    """Least replicas for the load, before spares."""
+    replicas_spare: int
+    replicas: int
+    gpus: int
+    memory: PoolMemory
+    load: PoolLoad
+    speed: PoolSpeed
+    margins: tuple[Margin, ...]
+    binding_constraint: str
+    """The constraint that one replica fewer would break first."""
+    offered_requests: float
+    """Requests that arrive in the horizon."""
+    refused_request_share: float
+    refused_token_share: float
+    tail_budget: float
+    served_input_mtok: float
+    served_output_mtok: float
+    capacity_mtok: float
+    """Tokens that the pool could serve in the horizon at the planning rate."""
+    launch_command: str
+    runner_up: RunnerUp | None
+    why: str
+    """One sentence for a reader: what was chosen and what binds."""
+
+    @property
+    def served_mtok(self) -> float:
+        """Million tokens served, input and output."""
+        return self.served_input_mtok + self.served_output_mtok
+
+
+class Purchase(Frozen):
+    """Instances of one offer."""
+
+    offer_id: str
+    provider: str
+    instance_type: str
+    region: str
+    gpu: str
+    term: str
+    gpus_per_instance: int
+    instances: int
+    gpus_bought: int
+    gpus_used: int
+    usd_per_instance_h: float
+    hours: float
+    usd: float
+    price_as_of: dt.date
+    source_url: str
+    notes: str = ""
+
+
+class QuotaUse(Frozen):
+    """A quota, stock or budget row and what the plan takes of it."""
+
+    name: str
+    used: float
+    limit: float
+    unit: str
+
+
+class Assumption(Frozen):
+    """An input that somebody must own: shown on the Inputs sheet with source and date."""
+
+    id: str
+    assumption: str
+    value: float | str
+    unit: str
+    source: str
+    source_date: dt.date | None
+    owner: str
+    note: str = ""
+
+
+class PlanTotals(Frozen):
+    """The fleet in five numbers, recomputed from pools and purchases."""
+
+    usd: float
+    gpus: int
+    gpu_hours: float
+    served_input_mtok: float
+    served_output_mtok: float
+    usd_per_mtok_by_reservation: float
+    """All that is paid, per million served tokens."""
+    usd_per_mtok_by_use: float
+    """Only the busy share of what is paid, per million served tokens."""
+
+
+class FleetPlan(Frozen):
+    """A complete plan for one horizon."""
+
+    schema_version: int = SCHEMA_VERSION
+    planner_version: str
+    run_id: str
+    """First 12 hex digits of the digest over inputs and settings."""
+    title: str
+    owner: str
+    created_at: dt.datetime
+    horizon_start: dt.date
+    horizon_end: dt.date
+    """Exclusive."""
+    horizon_hours: float
+    currency: str
+    solve: Solve
+    totals: PlanTotals
+    pools: tuple[Pool, ...] = Field(min_length=1)
+    purchases: tuple[Purchase, ...] = Field(min_length=1)
+    quotas: tuple[QuotaUse, ...]
+    assumptions: tuple[Assumption, ...]
+    inputs: tuple[InputFile, ...]
+    warnings: tuple[str, ...]
+    """Guesses, stale prices, short samples: everything a signer must know."""
+
+
+def plan_to_json(plan: FleetPlan) -> str:
+    """The plan as JSON text, stable in order and digits."""
+    return plan.model_dump_json(indent=2) + "\n"
+
+
+def read_plan(path: Path) -> FleetPlan:
+    """Read a plan written by `plan_to_json`."""
+    return FleetPlan.model_validate_json(path.read_text(encoding="utf-8"))

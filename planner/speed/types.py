@@ -1,0 +1,77 @@
+"""What the speed room returns: coefficients of a step, each figure with source and band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Multipliers of a prediction that hold 80 % of measured points."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Banded:
+    """A figure that may leave the room: value, 80 % interval, source."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True)
+class StepCoefficients:
+    """Coefficients of the step-time model of one replica (scalars, or arrays over candidates after `stack`).
+
+    With B sequences that hold T live tokens together,
+
+        decode_step(B, T) = max(dense_read_s + expert_read_s * coverage(B) + kv_read_s_per_token * T,
+                                compute_s_per_token * B)
+                            + fixed_s + sequence_s * B + allreduce_s_per_token * B
+
+    and coverage(B) = 1 − (1 − experts_per_token / num_experts) ** B for a MoE, 0 without experts.
+    Times in seconds; T counts tokens of layers that keep everything (``kv_read_s_per_token``) plus, for sliding
+    layers, at most ``window_tokens`` per sequence (``sliding_read_s_per_token``).
+    """
+
+    dense_read_s: FloatArray
+    expert_read_s: FloatArray
+    expert_hit_share: FloatArray
+    """experts_per_token / num_experts; 0 without experts."""
+    kv_read_s_per_token: FloatArray
+    sliding_read_s_per_token: FloatArray
+    window_tokens: FloatArray
+    compute_s_per_token: FloatArray
+    fixed_s: FloatArray
+    """Fixed overhead of a step, all-reduce latency included."""
+    sequence_s: FloatArray
+    allreduce_s_per_token: FloatArray
+    prefill_s_per_token: FloatArray
+    """Compute time of one prompt token without attention."""
+    prefill_s_per_token2: FloatArray
+    """Attention of a prompt: seconds per token squared."""
+    chunk_tokens: FloatArray
+    """max_num_batched_tokens: a prompt takes ceil(P / chunk) steps."""
+    ttft_floor_s: FloatArray
+    """Measured floor of TTFT beyond compute (tokeniser, HTTP, scheduling)."""
+
+
+@dataclass(frozen=True)
+class SpeedModel:
+    """The step-time model of one deployment, with its provenance."""
+
+    coefficients: StepCoefficients
+    tpot_band: Band
+    ttft_band: Band
+    source: str
+    """Such as ``roofline: bandwidth efficiency 0.95 fitted on H100 silicon points``."""
+    measured: bool = False

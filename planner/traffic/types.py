@@ -1,0 +1,95 @@
+"""What the traffic room returns: the canonical distribution of one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LengthLaw:
+    """The joint law of prompt and output lengths: one entry per non-empty cell, with exact sums.
+
+    All arrays have the same length; sums are over the cell's requests.
+    """
+
+    n: IntArray
+    sum_prompt: FloatArray
+    sum_output: FloatArray
+    sum_cached: FloatArray
+    sum_pp: FloatArray
+    sum_po: FloatArray
+    sum_oo: FloatArray
+    max_prompt: IntArray
+    max_output: IntArray
+    max_total: IntArray
+
+    @property
+    def requests(self) -> int:
+        """Requests in the law."""
+        return int(self.n.sum())
+
+    @property
+    def mean_prompt(self) -> float:
+        """Exact mean prompt length, tokens (cached tokens included)."""
+        return float(self.sum_prompt.sum() / self.n.sum())
+
+    @property
+    def mean_output(self) -> float:
+        """Exact mean output length, tokens."""
+        return float(self.sum_output.sum() / self.n.sum())
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The largest total lengths, exact, longest first."""
+
+    prompt: IntArray
+    output: IntArray
+    n: IntArray
+
+    @property
+    def total(self) -> IntArray:
+        """Prompt plus output, tokens."""
+        return self.prompt + self.output
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Counts in windows of ``scale_s`` seconds inside stationary one-hour blocks."""
+
+    scale_s: FloatArray
+    mean_n: FloatArray
+    var_n: FloatArray
+    idc: FloatArray
+    max_n: FloatArray
+    resolution_ok: npt.NDArray[np.bool_]
+    """False where the log's time stamps are coarser than the scale."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The canonical distribution of one model: lengths, tail, rates, bursts, and where they come from."""
+
+    model: str
+    law: LengthLaw
+    tail: Tail
+    burst: Burst
+    minute_counts: IntArray
+    """Requests per minute of the window, zeros included."""
+    window_s: float
+    """Length of the observed window."""
+    source: str
+    """Format and file names, for the plan's provenance."""
+    sha256: str
+    """Digest of the raw or canonical files."""
+
+    @property
+    def observed_rate_per_s(self) -> float:
+        """Requests per second over the observed window."""
+        return self.law.requests / self.window_s
