@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from planner.catalog.offer import Term
+from planner.catalog.offer import PriceKind, Term
 from planner.errors import InputError, Problem
 from planner.memory.types import KvDtype, WeightDtype
 
@@ -53,7 +53,7 @@ class Policy(Strict):
     speed_edge: Literal["upper", "middle"] = "upper"
     """Which edge of the speed band the constraints see: ``upper`` is the slow one."""
     max_price_age_days: int = Field(default=400, gt=0)
-    """An offer older than this on the day of planning is an error."""
+    """An offer priced longer ago than this on the day of planning is left out, and the plan says so."""
     spare_replicas: int = Field(default=0, ge=0)
     """Replicas beyond the need, for each pool, unless the model says otherwise."""
 
@@ -84,6 +84,8 @@ class OfferChoice(Strict):
     regions: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     terms: tuple[Term, ...] = (Term.ON_DEMAND,)
+    price_kinds: tuple[PriceKind, ...] = (PriceKind.LIST,)
+    """Marketplace floors, prices without CPU and memory, and estimates are used only when named."""
     exclude: tuple[str, ...] = ()
     """Offer ids that must not be used."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from planner import units
 
@@ -18,7 +18,7 @@ class Gpu(BaseModel):
     Figures are per GPU. TFLOP/s are dense. ``interconnect_gb_s`` is the bidirectional total that vendors print.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     id: str
     """Name with form factor, such as ``H100-SXM``."""
@@ -53,11 +53,17 @@ class Gpu(BaseModel):
     unverified: tuple[str, ...] = ()
     """Fields that the source marks as recalled: printed as guesses wherever they are used."""
 
+    @field_validator("unverified", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        return tuple(name.strip() for name in value.split(";") if name.strip()) if isinstance(value, str) else value
+
     @property
     def visible_memory_gib(self) -> float:
         """Memory that the engine sees, GiB: CUDA's figure, else the driver's, else the nameplate.
 
-        The nameplate of a GPU is GB printed for GiB by some vendors; reading it as GB never overstates it.
+        Vendors print GB where they mean GiB, so a nameplate read as GB errs low, except for GDDR cards that keep ECC
+        bits in their memory (an L40S shows 44.39 GiB where 48 GB are 44.70 GiB): those need a reading.
         """
         if self.memory_visible_gib is not None:
             return self.memory_visible_gib

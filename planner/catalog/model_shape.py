@@ -65,6 +65,10 @@ class ParameterCounts:
         Router gates, norms, biases, positional tables: kept at 16 bits.
     vision
         Vision tower and projector, kept at 16 bits (0 for text models).
+    attention_replicated
+        The part of ``attention`` that every rank holds whole (down-projections to a latent).
+    expert_biases
+        The part of ``other`` that is biases of routed experts.
     """
 
     embedding: int
@@ -76,6 +80,8 @@ class ParameterCounts:
     router: int
     other: int
     vision: int = 0
+    attention_replicated: int = 0
+    expert_biases: int = 0
 
     @property
     def total(self) -> int:
@@ -101,11 +107,18 @@ class ModelShape:
     id
         Hugging Face id.
     native_weight_dtype
-        How the checkpoint is stored: ``bf16``, ``fp8`` (with ``weight_block``), ``int4``, ``mxfp4``.
+        How the checkpoint is stored: ``bf16``, ``fp8`` (with ``weight_block``), ``int4-awq``, ``int4-gptq``, ``mxfp4``,
+        or ``unsupported: ...`` where its bytes are not modelled.
     weight_block
         Block of an fp8 block-quantised checkpoint, such as ``(128, 128)``.
     group_size
         Group of an int4 checkpoint.
+    declares_fp8_kv
+        The checkpoint declares an fp8 KV cache; newer engines then use one unless told otherwise.
+    gptq_activation_order
+        GPTQ quantised in order of activation (``desc_act``), which newer engines refuse.
+    longrope_original_length
+        The length before LongRoPE extends it: some engine versions serve only this unless asked for more.
     active_parameters
         Parameters that one token multiplies with (dense part plus the routed share), without embedding lookup.
     notes
@@ -134,6 +147,9 @@ class ModelShape:
     native_weight_dtype: str = "bf16"
     weight_block: tuple[int, int] | None = None
     group_size: int | None = None
+    declares_fp8_kv: bool = False
+    gptq_activation_order: bool = False
+    longrope_original_length: int | None = None
     active_parameters: int = 0
     tied_embeddings: bool = False
     notes: tuple[str, ...] = field(default=())

@@ -18,16 +18,29 @@ class Term(StrEnum):
     CAPACITY_BLOCK = "capacity_block"
 
 
+class PriceKind(StrEnum):
+    """What a printed price is worth."""
+
+    LIST = "list"
+    """A provider's price list or price API."""
+    MARKETPLACE = "marketplace"
+    """The lowest or a typical offer of a market on that day: it moves by the hour."""
+    GPU_ONLY = "gpu_only"
+    """CPU and memory are billed on top: the whole machine costs more."""
+    ESTIMATE = "estimate"
+    """The source itself calls the figure approximate, or it is second-hand."""
+
+
 class Offer(BaseModel):
     """One row of ``catalogs/offers/<provider>.csv``, for one term.
 
     ``usd_per_h`` is the price of the whole instance with ``gpus_per_instance`` GPUs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     id: str
-    """``provider/instance_type/region/term``, with the GPU count where the provider reuses a name."""
+    """``provider/instance-type/region/term``; blanks become dashes, and ``any`` stands for an empty region."""
     provider: str
     instance_type: str
     region: str
@@ -40,6 +53,7 @@ class Offer(BaseModel):
     as_of: dt.date
     source_url: str = Field(min_length=1)
     notes: str = ""
+    price_kind: PriceKind = PriceKind.LIST
 
     @property
     def usd_per_gpu_h(self) -> float:

@@ -1,9 +1,284 @@
-"""`planner catalog`."""
+"""`planner catalog`: what exists, where each figure comes from, and whether the files are sound."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner import units
+from planner.catalog.check import STALE_AFTER_DAYS, CatalogCheck, check_catalog
+from planner.catalog.gpu import Gpu
+from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.model_shape import CacheKind, ModelShape
+from planner.catalog.offer import Offer, PriceKind, Term
+from planner.errors import InputError, Problem
+
+BYTES_PER_ELEMENT_16_BIT = 2
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    GPUS = "gpus"
+    OFFERS = "offers"
+    MODELS = "models"
+    ENGINES = "engines"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
+    """Add the command group to the application."""
+    group = typer.Typer(no_args_is_help=True, help="List, show and check what the planner knows.")
+    group.command("list")(list_entries)
+    group.command("show")(show_entry)
+    group.command("check")(check_files)
+    app.add_typer(group, name="catalog")
+
+
+def list_entries(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.GPUS,
+    gpu: Annotated[str, typer.Option(help="Only this GPU, such as H100-SXM.")] = "",
+    provider: Annotated[str, typer.Option(help="Only offers of this provider.")] = "",
+    region: Annotated[str, typer.Option(help="Only offers in this region.")] = "",
+    term: Annotated[Term | None, typer.Option(help="Only offers on this term.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every field.")] = False,
+) -> None:
+    """List GPUs, offers, models or engines; offers are ordered by USD per GPU-hour."""
+    catalog = load_catalog()
+    if kind is Kind.GPUS:
+        wanted = [catalog.gpu(gpu)] if gpu else list(catalog.gpus.values())
+        _list([g.model_dump(mode="json") for g in wanted], _GPU_COLUMNS, [_gpu_row(g) for g in wanted], as_json)
+    elif kind is Kind.OFFERS:
+        offers = _pick_offers(catalog, gpu, provider, region, term)
+        rows = [_offer_row(offer) for offer in offers]
+        _list([offer.model_dump(mode="json") for offer in offers], _OFFER_COLUMNS, rows, as_json)
+    elif kind is Kind.MODELS:
+        sources = [catalog.model_sources[model_id] for model_id in catalog.model_ids()]
+        rows = [(s.hf_id, s.as_of.isoformat(), s.source) for s in sources]
+        _list([s.model_dump(mode="json") for s in sources], ("model", "as of", "source"), rows, as_json)
+    else:
+        engines = catalog.engines
+        facts = [engine.model_dump(mode="json") for engine in engines]
+        _list(facts, ("engine", "version", "note"), [(e.name, e.version, e.note) for e in engines], as_json)
+
+
+def show_entry(
+    entry: Annotated[str, typer.Argument(help="GPU, offer or model id, path of a config.json, or engine==version.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one entry with the source and date of everything."""
+    catalog = load_catalog()
+    name, facts = _find(catalog, entry)
+    if as_json:
+        typer.echo(json.dumps(dict(facts), indent=2, ensure_ascii=False, default=str))
+        return
+    _print_table((name, ""), [(label, _text(value)) for label, value in facts], right=())
+
+
+def check_files(
+    as_of: Annotated[
+        dt.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the check; today if not given.")
+    ] = None,
+) -> None:
+    """Validate every file of the catalogue; ends with exit code 2 and every problem if one is unsound."""
+    report = check_catalog(as_of.date() if as_of else dt.date.today())
+    for line in _report_lines(report):
+        typer.echo(line)
+
+
+# --- listing ---
+
+_GPU_COLUMNS = ("GPU", "memory GiB", "from", "GB/s", "TFLOP/s", "link", "guesses")
+_OFFER_COLUMNS = ("offer", "GPUs", "USD/h", "USD/GPU-h", "as of", "price")
+
+
+def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
+    memory = "CUDA/HIP" if gpu.memory_visible_gib else "driver" if gpu.memory_driver_mib else "nameplate"
+    link = f"{gpu.interconnect} {gpu.interconnect_gb_s:g}" if gpu.interconnect_gb_s else gpu.interconnect
+    flops = f"{gpu.bf16_tflops:g}" if gpu.bf16_tflops else ""
+    guesses = str(len(gpu.unverified)) if gpu.unverified else ""
+    return (gpu.id, f"{gpu.visible_memory_gib:.2f}", memory, f"{gpu.memory_bandwidth_gb_s:g}", flops, link, guesses)
+
+
+def _offer_row(offer: Offer) -> tuple[str, ...]:
+    kind = "" if offer.price_kind is PriceKind.LIST else offer.price_kind.value
+    gpus = f"{offer.gpus_per_instance:g} x {offer.gpu}"
+    return (offer.id, gpus, f"{offer.usd_per_h:.2f}", f"{offer.usd_per_gpu_h:.3f}", offer.as_of.isoformat(), kind)
+
+
+def _pick_offers(catalog: Catalog, gpu: str, provider: str, region: str, term: Term | None) -> list[Offer]:
+    gpu_id = catalog.gpu(gpu).id if gpu else ""
+    _known(provider, {offer.provider for offer in catalog.offers}, "--provider")
+    _known(region, {offer.region for offer in catalog.offers}, "--region")
+    picked = [
+        offer
+        for offer in catalog.offers
+        if gpu_id in ("", offer.gpu)
+        and provider in ("", offer.provider)
+        and region in ("", offer.region)
+        and term in (None, offer.term)
+    ]
+    return sorted(picked, key=lambda offer: (offer.usd_per_gpu_h, offer.id))
+
+
+def _known(value: str, values: set[str], option: str) -> None:
+    if value and value not in values:
+        names = ", ".join(sorted(values - {""}))
+        raise InputError(Problem(option, f"{value!r} occurs in no offer", f"Known: {names}"))
+
+
+def _list(
+    records: Sequence[dict[str, Any]], columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], as_json: bool
+) -> None:
+    if as_json:
+        typer.echo(json.dumps(list(records), indent=2, ensure_ascii=False))
+    else:
+        _print_table(columns, rows, right=("memory GiB", "GB/s", "TFLOP/s", "USD/h", "USD/GPU-h", "guesses"))
+
+
+def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[str, ...]) -> None:
+    """A rich table on a terminal; plain aligned columns, one line a row, in a pipe."""
+    console = Console()
+    if not console.is_terminal:
+        widths = [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
+        for line in (columns, *rows):
+            cells = [
+                cell.rjust(width) if name in right else cell.ljust(width)
+                for cell, width, name in zip(line, widths, columns, strict=True)
+            ]
+            typer.echo("  ".join(cells).rstrip())
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        justify: Any = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+# --- showing ---
+
+Facts = list[tuple[str, object]]
+
+
+def _find(catalog: Catalog, entry: str) -> tuple[str, Facts]:
+    """The entry's name and facts: a GPU, an offer, an engine, else a model or a path."""
+    readers: list[Callable[[Catalog, str], tuple[str, Facts] | None]] = [_as_gpu, _as_offer]
+    if "/" not in entry:
+        readers.append(_as_engine)
+    for reader in readers:
+        found = reader(catalog, entry)
+        if found is not None:
+            return found
+    return _as_model(catalog, entry)
+
+
+def _as_gpu(catalog: Catalog, entry: str) -> tuple[str, Facts] | None:
+    if entry.casefold() not in {name.casefold() for name in catalog.gpus}:
+        return None
+    gpu = catalog.gpu(entry)
+    facts: Facts = [("memory seen by the engine", f"{gpu.visible_memory_gib:.3f} GiB ({gpu.visible_memory_origin})")]
+    for field, value in gpu.model_dump().items():
+        if field in ("id", "unverified") or value in (None, ""):
+            continue
+        facts.append((field, f"{_text(value)}  (guess: recalled, not read)" if field in gpu.unverified else value))
+    return gpu.id, facts
+
+
+def _as_offer(catalog: Catalog, entry: str) -> tuple[str, Facts] | None:
+    if entry.casefold() not in {offer.id.casefold() for offer in catalog.offers}:
+        return None
+    offer = catalog.offer(entry)
+    facts: Facts = [(name, value) for name, value in offer.model_dump().items() if name != "id" and value != ""]
+    facts.insert(6, ("usd_per_gpu_h", round(offer.usd_per_gpu_h, 6)))
+    return offer.id, facts
+
+
+def _as_engine(catalog: Catalog, entry: str) -> tuple[str, Facts] | None:
+    name, _, version = entry.casefold().replace("==", " ").replace("@", " ").partition(" ")
+    versions = [engine for engine in catalog.engines if engine.name == name]
+    if not versions:
+        return None
+    if not version.strip():
+        return name, [(engine.version, engine.note or "-") for engine in versions]
+    engine = catalog.engine(name, version.strip())
+    facts: Facts = [("facts of version", engine.version), ("note", engine.note)]
+    for fact, value in engine.rules.model_dump(mode="json").items():
+        origin = engine.sources.get(fact)
+        facts.append((fact, f"{_text(value)}  ({origin}, {origin.as_of})" if origin else value))
+    return f"{name} {version.strip()}", facts
+
+
+def _as_model(catalog: Catalog, entry: str) -> tuple[str, Facts]:
+    if "/" not in entry and not entry.endswith(".json"):
+        fix = "Give a GPU, an offer or a model id as printed by `planner catalog list`"
+        try:
+            catalog.gpu(entry)
+        except InputError as error:
+            fix = error.problems[0].fix
+        raise InputError(Problem(repr(entry), "neither GPU, offer, model nor engine", fix))
+    shape = catalog.model_shape(entry)
+    return shape.id, [*_shape_facts(shape), *_provenance(catalog, shape.id)]
+
+
+def _shape_facts(shape: ModelShape) -> Facts:
+    facts: Facts = [
+        ("architecture", shape.architecture),
+        ("attention family", shape.family.value),
+        ("parameters", f"{shape.parameters.total:,}"),
+        ("active parameters per token", f"{shape.active_parameters:,}"),
+        ("weights stored as", shape.native_weight_dtype),
+        ("longest context", f"{shape.max_position_embeddings:,} tokens"),
+    ]
+    for layers in shape.cache_layers:
+        per_token = layers.kv_heads * (layers.key_dim + layers.value_dim) * BYTES_PER_ELEMENT_16_BIT * layers.count
+        window = f", the last {layers.window_tokens:,} tokens" if layers.kind is CacheKind.SLIDING else ""
+        kib = per_token / units.BYTES_PER_KIB
+        facts.append(
+            (f"cache of {layers.count} layers ({layers.kind.value}{window})", f"{kib:g} KiB per token, 16 bit")
+        )
+    if shape.is_moe:
+        facts.append(("experts", f"{shape.num_experts}, {shape.experts_per_token} per token"))
+    facts.extend(("note", note) for note in shape.notes)
+    return facts
+
+
+def _provenance(catalog: Catalog, model_id: str) -> Facts:
+    facts: Facts = []
+    for label, sources in (("config", catalog.model_sources), ("quantisation", catalog.quant_sources)):
+        row = sources.get(model_id)
+        if row is not None:
+            commit = f" at {row.commit}" if row.commit else ""
+            facts.append((f"{label} from", f"{row.source}{commit}, read {row.as_of} ({row.notes})"))
+    return facts
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list | tuple) else str(value)
+
+
+# --- checking ---
+
+
+def _report_lines(report: CatalogCheck) -> list[str]:
+    providers = ", ".join(f"{name} {count}" for name, count in sorted(report.offers_per_provider.items()))
+    kinds = ", ".join(f"{kind.value} {count}" for kind, count in sorted(report.offers_per_kind.items()))
+    lines = [
+        f"catalogue is sound as of {report.as_of}",
+        f"GPUs: {report.gpus}, of which {len(report.unverified)} have figures that are recalled, not read",
+        f"offers: {report.offers} on {len(report.offered_gpus)} GPU types, {len(report.offers_per_provider)} providers",
+        f"  by provider: {providers}",
+        f"  by kind of price: {kinds}",
+        f"  older than {STALE_AFTER_DAYS} days: {len(report.stale_offers)}",
+        f"engine versions: {report.engines}",
+        f"models: {len(report.models_read)} read, {len(report.models_refused)} refused for a stated reason",
+    ]
+    return [*lines, *(f"  {model_id}: {reason}" for model_id, reason in report.models_refused.items())]

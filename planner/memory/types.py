@@ -120,15 +120,21 @@ class Sizing:
         The window of those layers (0 without).
     sliding_reserve_tokens
         Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without.
-    block_size_tokens, num_blocks, bytes_per_block
-        The engine's pool in blocks.
+    block_size_tokens, num_blocks
+        The engine's pool in blocks (SGLang: pages).
+    bytes_per_block
+        Of the pool, padding of short groups included.
     pool_tokens
-        Live tokens that the pool holds when every layer keeps every token; for a hybrid, tokens of the layers that
-        keep everything after one request's windows are charged per request by the caller.
+        The pool's bytes over ``bytes_per_token``: live tokens that fit when every layer keeps every token. For a hybrid
+        the windows are on top and charged per request by the caller: a request with t live tokens (in whole blocks)
+        occupies at most ``bytes_per_token * t + sliding_bytes_per_token * min(t, sliding_reserve_tokens)`` of
+        ``pool_bytes``. Where every layer slides, ``bytes_per_token`` is 0 and this counts sliding tokens.
     logged_tokens
         The "GPU KV cache size" figure that this engine version prints.
     max_concurrency
         The engine's "Maximum concurrency" at ``max_model_len``.
+    native_weight_dtype, declares_fp8_kv
+        How the checkpoint is stored, for the launch command.
     """
 
     model_id: str
@@ -156,11 +162,23 @@ class Sizing:
     max_num_seqs: int
     max_num_batched_tokens: int
     refusals: tuple[Refusal, ...] = field(default=())
+    native_weight_dtype: str = "bf16"
+    declares_fp8_kv: bool = False
 
     @property
     def starts(self) -> bool:
         """Whether the engine would start."""
         return not self.refusals
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of the pool, in whole blocks."""
+        return self.num_blocks * self.bytes_per_block
+
+    @property
+    def available_tokens(self) -> int:
+        """Tokens of the available bytes before they are cut into blocks, 0 where nothing is left."""
+        return max(0, int(self.available_kv_bytes / (self.bytes_per_token or self.sliding_bytes_per_token)))
 
     @property
     def available_kv_bytes(self) -> float:

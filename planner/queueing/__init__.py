@@ -1,1 +1,1 @@
-"""The queueing room."""
+"""The queueing room: how many replicas a load needs."""

@@ -69,7 +69,21 @@ class Burst:
     idc: FloatArray
     max_n: FloatArray
     resolution_ok: npt.NDArray[np.bool_]
-    """False where the log's time stamps are coarser than the scale."""
+    """False where the log's time stamps are too coarse for the scale, or the window too short to measure a variance
+    (then ``var_n`` and ``idc`` are NaN)."""
+
+
+@dataclass(frozen=True)
+class Cap:
+    """Lengths that pile up at their maximum: they were cut at an old limit and will grow if it is raised."""
+
+    side: str
+    """``prompt`` or ``output``."""
+    tokens: int
+    """The largest length."""
+    requests: int
+    """Requests within 0.1 % of it."""
+    share: float
 
 
 @dataclass(frozen=True)
@@ -81,15 +95,24 @@ class Traffic:
     tail: Tail
     burst: Burst
     minute_counts: IntArray
-    """Requests per minute of the window, zeros included."""
+    """Arrivals per minute of the window, zeros and failed requests included."""
     window_s: float
     """Length of the observed window."""
     source: str
     """Format and file names, for the plan's provenance."""
     sha256: str
     """Digest of the raw or canonical files."""
+    caps: tuple[Cap, ...] = ()
+    """Where the lengths were censored."""
+    notes: tuple[str, ...] = ()
+    """What was filtered or drawn, for the plan's provenance."""
+
+    @property
+    def offered_rate_per_s(self) -> float:
+        """Arrivals per second over the observed window, failed ones included."""
+        return float(self.minute_counts.sum() / self.window_s)
 
     @property
     def observed_rate_per_s(self) -> float:
-        """Requests per second over the observed window."""
+        """Requests of the length law per second over the observed window (failed ones are not in it)."""
         return self.law.requests / self.window_s

@@ -1,0 +1,371 @@
+"""From decisions to the `FleetPlan`: every figure recomputed without the solver, and compared with its objective."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner import __version__, units
+from planner.errors import PlannerError
+from planner.memory.types import Origin, Sizing
+from planner.optimise.candidates import stacked
+from planner.optimise.exact import replica_state
+from planner.optimise.explain import binding_constraint, shares_at
+from planner.optimise.program import quota_covers
+from planner.optimise.types import Column, Decision, ProgramData, SolverSettings, Workload
+from planner.plan import (
+    Assumption,
+    FleetPlan,
+    InputFile,
+    Margin,
+    Measure,
+    MemoryTerm,
+    PlanTotals,
+    Pool,
+    PoolLoad,
+    PoolMemory,
+    PoolSpeed,
+    Purchase,
+    QuotaUse,
+    RunnerUp,
+    Solve,
+)
+from planner.queueing.live_tokens import mean_formula
+from planner.queueing.load import Constraint, live_request_quantile, settle, ttft_s
+from planner.report.launch import launch_command
+from planner.request import PlanRequest
+
+USD_TOLERANCE = 0.005
+SPEED_FIELDS = {"memory_bandwidth_gb_s", "bf16_tflops", "fp8_tflops", "interconnect_gb_s"}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the plan is about, besides the decisions."""
+
+    request: PlanRequest
+    workloads: Mapping[str, Workload]
+    data: ProgramData
+    settings: SolverSettings
+    inputs: tuple[InputFile, ...]
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    run_id: str
+    created_at: dt.datetime
+
+
+def assemble(context: Context, decision: Decision, runners_up: Mapping[str, RunnerUp | None]) -> FleetPlan:
+    """The complete plan.
+
+    Raises
+    ------
+    PlannerError
+        If the recomputed cost differs from the solver's, or a pool breaks a constraint: a bug, never a plan.
+    """
+    pools = tuple(_pool(context, column, runners_up[column.model]) for column in decision.columns)
+    purchases = _purchases(context, decision)
+    totals = _totals(context, pools, purchases)
+    plan = FleetPlan(
+        planner_version=__version__,
+        run_id=context.run_id,
+        title=context.request.quarter.title,
+        owner=context.request.quarter.owner,
+        created_at=context.created_at,
+        horizon_start=context.request.quarter.start,
+        horizon_end=context.request.quarter.end,
+        horizon_hours=context.request.quarter.hours,
+        currency=context.request.quarter.currency,
+        solve=_solve(decision, context.settings),
+        totals=totals,
+        pools=pools,
+        purchases=purchases,
+        quotas=_quotas(context, purchases),
+        assumptions=context.assumptions,
+        inputs=context.inputs,
+        warnings=(*context.warnings, *_guesses(decision)),
+    )
+    verify(plan)
+    return plan
+
+
+def verify(plan: FleetPlan) -> None:
+    """Check a plan against itself: cost, nodes, pools, quotas, refusals.
+
+    Raises
+    ------
+    PlannerError
+        Naming everything that does not hold.
+    """
+    wrong = []
+    if abs(plan.totals.usd - plan.solve.objective) > USD_TOLERANCE:
+        wrong.append(f"cost {plan.totals.usd:.4f} USD is not the objective {plan.solve.objective:.4f} USD")
+    for purchase in plan.purchases:
+        if purchase.gpus_used > purchase.gpus_bought:
+            wrong.append(f"{purchase.offer_id}: {purchase.gpus_used} GPUs used of {purchase.gpus_bought}")
+    for pool in plan.pools:
+        wrong += [f"{pool.name}: {m.constraint} {m.planned:g} > {m.limit:g}" for m in pool.margins if not m.satisfied]
+    wrong += [f"{q.name}: {q.used:g} > {q.limit:g}" for q in plan.quotas if q.used > q.limit + USD_TOLERANCE]
+    if wrong:
+        raise PlannerError("The plan does not hold when recomputed: " + "; ".join(wrong))
+
+
+def _solve(decision: Decision, settings: SolverSettings) -> Solve:
+    mtok = decision.served_tokens / units.TOKENS_PER_MTOK
+    return Solve(
+        status=decision.status,
+        objective=decision.usd_per_token * decision.served_tokens,
+        bound=decision.usd_per_token_bound * decision.served_tokens,
+        gap=decision.gap,
+        gap_target=settings.gap,
+        usd_per_mtok=decision.usd / mtok,
+        usd_per_mtok_bound=decision.usd_per_token_bound * units.TOKENS_PER_MTOK,
+        ratio_iterations=decision.ratio_iterations,
+        solver=decision.solver,
+        solver_version=decision.solver_version,
+        threads=settings.threads,
+        seed=settings.seed,
+    )
+
+
+def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
+    workload, need, config = context.workloads[column.model], column.need, column.need.config
+    edge = context.request.policy.speed_edge
+    sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
+    law = length.law
+    served_requests = workload.offered_requests * (1.0 - length.refused_request_share)
+    binding = binding_constraint(need, edge)
+    return Pool(
+        name=column.model,
+        model=column.model,
+        weights=workload.shape.id,
+        cost_centre=workload.request.cost_centre,
+        prompt_lo_tokens=0,
+        prompt_hi_tokens=None,
+        offer_id=column.offer.id,
+        gpu=config.gpu.id,
+        engine=sizing.engine,
+        engine_version=sizing.engine_version,
+        tp=config.tp,
+        weight_dtype=deployment.weight_dtype.value,
+        kv_dtype=deployment.kv_dtype.value,
+        max_model_len=sizing.max_model_len,
+        max_num_seqs=sizing.max_num_seqs,
+        max_num_batched_tokens=sizing.max_num_batched_tokens,
+        gpu_memory_utilization=sizing.utilization,
+        replicas_needed=need.replicas,
+        replicas_spare=column.spare,
+        replicas=column.replicas,
+        gpus=column.gpus,
+        memory=_memory(sizing),
+        load=_load(context, column),
+        speed=_speed(context, column),
+        margins=_margins(context, column),
+        binding_constraint=binding,
+        offered_requests=workload.offered_requests,
+        refused_request_share=length.refused_request_share,
+        refused_token_share=length.refused_token_share,
+        tail_budget=workload.request.tail_budget,
+        served_input_mtok=served_requests * law.mean_prompt / units.TOKENS_PER_MTOK,
+        served_output_mtok=served_requests * law.mean_output / units.TOKENS_PER_MTOK,
+        capacity_mtok=need.demand.rate_per_s
+        * units.hours_to_s(workload.horizon_hours)
+        * (law.mean_prompt + law.mean_output)
+        / units.TOKENS_PER_MTOK,
+        launch_command=launch_command(sizing),
+        runner_up=runner,
+        why=_why(column, binding, runner),
+    )
+
+
+def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
+    config = column.need.config
+    spare = f" and {column.spare} spare" if column.spare else ""
+    text = f"{column.need.replicas} replicas{spare} of {config.label}; binding: {binding}"
+    if runner is None:
+        return text + "; no other configuration is feasible"
+    return f"{text}; next best: {runner.description} at {runner.extra_usd:+,.0f} USD"
+
+
+def _memory(sizing: Sizing) -> PoolMemory:
+    return PoolMemory(
+        gpu_memory_gib=sizing.gpu_memory.gib,
+        budget_gib=sizing.budget.gib,
+        terms=tuple(MemoryTerm(name=t.name, gib=t.gib, origin=t.origin.value, source=t.source) for t in sizing.terms),
+        available_kv_gib=sizing.available_kv_gib,
+        bytes_per_token=sizing.bytes_per_token,
+        block_size_tokens=sizing.block_size_tokens,
+        num_blocks=sizing.num_blocks,
+        pool_tokens=sizing.pool_tokens,
+        logged_tokens=sizing.logged_tokens,
+        max_concurrency=sizing.max_concurrency,
+    )
+
+
+def _load(context: Context, column: Column) -> PoolLoad:
+    need, config = column.need, column.need.config
+    edge = context.request.policy.speed_edge
+    state = replica_state(config, need.demand, need.replicas, edge)
+    if state is None:
+        raise PlannerError(f"{column.key}: no steady state at the planned replicas")
+    load, overflow = state.load, need.limits.overflow_probability
+    law = config.length.law
+    token_s = float(load.token_s[0])
+    prefill_s = float(load.time_in_system_s[0]) - law.mean_output * token_s
+    return PoolLoad(
+        planning_rate_per_s=need.demand.rate_per_s,
+        rate_per_replica_per_s=float(load.rate_per_s[0]),
+        dispersion=float(load.idc[0]),
+        mean_live_requests=float(load.live_requests[0]),
+        quantile_live_requests=float(live_request_quantile(load, overflow)[0]),
+        mean_live_tokens=state.tokens.mean,
+        quantile_live_tokens=state.tokens.quantile(overflow),
+        mean_formula_tokens=mean_formula(
+            float(load.rate_per_s[0]), law.mean_prompt, law.mean_output, 1.0 / token_s, prefill_s
+        ).live_tokens,
+        overflow_probability=overflow,
+        expected_overflow=state.tokens.overflow(config.pool_token_equivalents),
+        busy_share=float(load.busy_share[0]),
+    )
+
+
+def _speed(context: Context, column: Column) -> PoolSpeed:
+    """TPOT and TTFT at the planned load, in the middle and at both edges of the band."""
+    need, speed = column.need, column.need.config.speed
+    edge = context.request.policy.speed_edge
+    count = np.array([float(need.replicas)])
+    tpot, ttft = {}, {}
+    for name in {"middle", edge}:
+        candidates = stacked([need.config], name)
+        load = settle(candidates, need.demand, count)
+        tpot[name] = units.s_to_ms(float(load.token_s[0]))
+        quantile = ttft_s(candidates, need.demand, load, need.limits.ttft_percentile)
+        ttft[name] = units.s_to_ms(float(quantile[0] * candidates.ttft_edge[0]))
+    return PoolSpeed(
+        tpot_ms=Measure(
+            value=tpot["middle"], low=tpot["middle"] * speed.tpot_band.low, high=tpot["middle"] * speed.tpot_band.high,
+            used=tpot[edge], source=speed.source,
+        ),
+        ttft_ms=Measure(
+            value=ttft["middle"], low=ttft["middle"] * speed.ttft_band.low, high=ttft["middle"] * speed.ttft_band.high,
+            used=ttft[edge], source=speed.source,
+        ),
+        ttft_percentile=need.limits.ttft_percentile,
+        decode_tokens_per_s=units.MS_PER_S / tpot[edge],
+    )  # fmt: skip
+
+
+def _margins(context: Context, column: Column) -> tuple[Margin, ...]:
+    need, config = column.need, column.need.config
+    limits = need.limits
+    shares = shares_at(need, need.replicas, context.request.policy.speed_edge)
+    scale = {
+        Constraint.TOKEN_POOL: (config.pool_token_equivalents, "tokens"),
+        Constraint.SEQUENCES: (float(config.sizing.max_num_seqs), "requests"),
+        Constraint.BUSY: (limits.max_busy_share, "share"),
+        Constraint.TPOT: (units.s_to_ms(limits.tpot_s), "ms"),
+        Constraint.TTFT: (units.s_to_ms(limits.ttft_s), "ms"),
+    }
+    margins = [
+        _margin(name, share * scale[Constraint(name)][0], *scale[Constraint(name)]) for name, share in shares.items()
+    ]
+    budget = context.workloads[column.model].request.tail_budget
+    longest = float(config.sizing.max_model_len)
+    return (
+        *margins,
+        _margin("tail budget", config.length.refused_request_share, budget, "share of requests"),
+        _margin("longest request", longest, config.pool_token_equivalents, "tokens"),
+    )
+
+
+def _margin(name: str, planned: float, limit: float, unit: str) -> Margin:
+    share = planned / limit if limit > 0 else float(planned > 0)
+    return Margin(
+        constraint=str(name), planned=planned, limit=limit, unit=unit, used_share=share, satisfied=planned <= limit
+    )
+
+
+def _purchases(context: Context, decision: Decision) -> tuple[Purchase, ...]:
+    hours = context.data.horizon_hours
+    purchases = []
+    for offer in context.data.offers:
+        count = decision.instances.get(offer.id, 0)
+        if count == 0:
+            continue
+        per_instance = int(offer.gpus_per_instance)
+        purchases.append(
+            Purchase(
+                offer_id=offer.id,
+                provider=offer.provider,
+                instance_type=offer.instance_type,
+                region=offer.region,
+                gpu=offer.gpu,
+                term=offer.term.value,
+                gpus_per_instance=per_instance,
+                instances=count,
+                gpus_bought=count * per_instance,
+                gpus_used=sum(c.gpus for c in decision.columns if c.offer.id == offer.id),
+                usd_per_instance_h=offer.usd_per_h,
+                hours=hours,
+                usd=count * offer.usd_per_h * hours,
+                price_as_of=offer.as_of,
+                source_url=offer.source_url,
+                notes=offer.notes,
+            )
+        )
+    return tuple(purchases)
+
+
+def _totals(context: Context, pools: Sequence[Pool], purchases: Sequence[Purchase]) -> PlanTotals:
+    """By reservation: all that is paid. By use: each pool's GPUs for the share of time that they are busy."""
+    usd = sum(p.usd for p in purchases)
+    rate = {p.offer_id: p.usd / p.gpus_bought for p in purchases}
+    used = sum(rate[pool.offer_id] * pool.gpus * _mean_busy(context, pool) for pool in pools)
+    served_in, served_out = sum(p.served_input_mtok for p in pools), sum(p.served_output_mtok for p in pools)
+    return PlanTotals(
+        usd=usd,
+        gpus=sum(p.gpus_bought for p in purchases),
+        gpu_hours=sum(p.gpus_bought * p.hours for p in purchases),
+        served_input_mtok=served_in,
+        served_output_mtok=served_out,
+        usd_per_mtok_by_reservation=usd / (served_in + served_out),
+        usd_per_mtok_by_use=used / (served_in + served_out),
+    )
+
+
+def _mean_busy(context: Context, pool: Pool) -> float:
+    """Busy share at the mean rate: that of the planning rate, scaled by served over capacity."""
+    return pool.load.busy_share * pool.served_mtok / pool.capacity_mtok
+
+
+def _quotas(context: Context, purchases: Sequence[Purchase]) -> tuple[QuotaUse, ...]:
+    bought = {p.offer_id: p.gpus_bought for p in purchases}
+    rows = [
+        QuotaUse(
+            name=quota.name,
+            used=float(sum(bought.get(o.id, 0) for o in context.data.offers if quota_covers(quota, o))),
+            limit=float(quota.max_gpus),
+            unit="GPUs",
+        )
+        for quota in context.data.quotas
+    ]
+    if context.data.budget_usd is not None:
+        spent = sum(p.usd for p in purchases)
+        rows.append(QuotaUse(name="budget", used=spent, limit=context.data.budget_usd, unit="USD"))
+    return tuple(rows)
+
+
+def _guesses(decision: Decision) -> tuple[str, ...]:
+    """Figures that are guesses, one line each with the pools that use them."""
+    users: dict[str, list[str]] = {}
+    for column in decision.columns:
+        config = column.need.config
+        for term in (config.sizing.gpu_memory, *config.sizing.terms):
+            if term.origin is Origin.GUESS:
+                key = f"'{term.name}' is a guess ({term.source})"
+                users.setdefault(key, []).append(f"{column.model} {term.gib:.2f} GiB")
+        for field in sorted(set(config.gpu.unverified) & SPEED_FIELDS):
+            users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(column.model)
+    return tuple(f"{text}: {', '.join(names)}" for text, names in users.items())

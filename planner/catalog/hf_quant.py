@@ -1,0 +1,95 @@
+"""How a checkpoint stores its weights, from ``quantization_config`` or ModelOpt's companion file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Storage of the quantised matrices.
+
+    ``dtype`` is a deployable format (``bf16``, ``fp8``, ``int4-awq``, ``int4-gptq``, ``mxfp4``) or
+    ``unsupported: <method>`` for one whose bytes are not modelled.
+    """
+
+    dtype: str = "bf16"
+    block: tuple[int, int] | None = None
+    group_size: int | None = None
+    kv_fp8: bool = False
+    """The checkpoint declares an fp8 KV cache."""
+    activation_order: bool = False
+    """GPTQ quantised in order of activation (``desc_act``)."""
+    notes: tuple[str, ...] = ()
+
+
+def stored_weights(
+    config: Mapping[str, Any], text: Mapping[str, Any], companion: Mapping[str, Any] | None
+) -> StoredWeights:
+    """Read the storage format; a format that is not modelled is named, never guessed."""
+    stated = config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config")
+    if isinstance(stated, Mapping):
+        return _from_config(stated)
+    if companion:
+        inner = companion.get("quantization", companion)
+        return _from_modelopt(inner if isinstance(inner, Mapping) else {})
+    if config.get("use_fp8_e4m3"):
+        return StoredWeights(notes=("use_fp8_e4m3 alone is not read by the engines: weights are loaded at 16 bits",))
+    return StoredWeights()
+
+
+def _from_config(stated: Mapping[str, Any]) -> StoredWeights:
+    method = str(stated.get("quant_method") or "").lower()
+    if not method:
+        return StoredWeights(notes=("quantization_config names no quant_method: weights are loaded at 16 bits",))
+    if method in ("modelopt", "modelopt_fp4") or stated.get("moe_quant_algo"):
+        return _from_modelopt(stated)
+    if method == "fp8":
+        block = stated.get("weight_block_size")
+        return StoredWeights("fp8", block=(int(block[0]), int(block[1])) if block else None)
+    if method in ("awq", "gptq"):
+        return _from_int4(method, stated)
+    if method == "mxfp4":
+        return StoredWeights("mxfp4", group_size=32)
+    return _from_compressed_tensors(stated) if method == "compressed-tensors" else _unsupported(method)
+
+
+def _from_int4(method: str, stated: Mapping[str, Any]) -> StoredWeights:
+    bits = stated.get("bits", stated.get("w_bit", 4))
+    group = stated.get("group_size", stated.get("q_group_size", 128))
+    if bits != 4 or not isinstance(group, int) or group <= 0:
+        return _unsupported(f"{method} with {bits} bits and group {group}")
+    return StoredWeights(f"int4-{method}", group_size=group, activation_order=bool(stated.get("desc_act")))
+
+
+def _from_compressed_tensors(stated: Mapping[str, Any]) -> StoredWeights:
+    groups = stated.get("config_groups")
+    weights = [group.get("weights") or {} for group in groups.values()] if isinstance(groups, Mapping) else []
+    if len(weights) == 1 and weights[0].get("type") == "float" and weights[0].get("num_bits") == 8:
+        scheme = stated.get("kv_cache_scheme")
+        kept = [name for name in stated.get("ignore") or () if "vision" not in str(name)]
+        return StoredWeights(
+            "fp8",
+            kv_fp8=isinstance(scheme, Mapping) and scheme.get("num_bits") == 8,
+            notes=(f"compressed-tensors keeps {len(kept)} text modules at 16 bits",) if len(kept) > 1 else (),
+        )
+    return _unsupported(f"compressed-tensors {stated.get('format') or ''}".strip())
+
+
+def _from_modelopt(stated: Mapping[str, Any]) -> StoredWeights:
+    algorithm = str(stated.get("quant_algo") or "").upper()
+    scheme = stated.get("kv_cache_scheme")  # as text ("FP8") it is not read by the engine
+    kv_fp8 = stated.get("kv_cache_quant_algo") == "FP8" or (isinstance(scheme, Mapping) and scheme.get("num_bits") == 8)
+    if algorithm == "FP8":
+        return StoredWeights("fp8", kv_fp8=kv_fp8)
+    return _unsupported(f"modelopt {algorithm}".strip(), kv_fp8=kv_fp8)
+
+
+def _unsupported(method: str, *, kv_fp8: bool = False) -> StoredWeights:
+    return StoredWeights(
+        f"unsupported: {method}",
+        kv_fp8=kv_fp8,
+        notes=(f"weights are stored as {method}, whose bytes are not modelled: give the weights in GiB",),
+    )

@@ -1,0 +1,235 @@
+"""The catalogue as one frozen object: GPUs, offers, engines, models.
+
+Tables are read and checked at once; model configs and engine facts are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from planner.catalog.csv_table import read_table
+from planner.catalog.gpu import Gpu
+from planner.catalog.models import QUANT_COMPANION, ModelSource, read_json_object, read_model_index
+from planner.catalog.offer import Offer
+from planner.catalog.offers import Provider, read_offers, read_providers
+from planner.errors import InputError, Problem, Problems
+
+if TYPE_CHECKING:
+    from planner.catalog.engine import EngineFacts
+    from planner.catalog.model_shape import ModelShape
+
+ROOT_VARIABLE = "PLANNER_CATALOGS"
+"""Environment variable that names another catalogue folder."""
+
+
+def default_root() -> Path:
+    """The catalogue folder: ``$PLANNER_CATALOGS``, else the one inside the wheel, else the repository's."""
+    chosen = os.environ.get(ROOT_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_catalogs"
+    return installed if installed.is_dir() else package.parent / "catalogs"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything that exists and what it costs.
+
+    Attributes
+    ----------
+    root
+        Folder that the catalogue was read from.
+    gpus
+        GPUs by id.
+    offers
+        Offers ordered by provider and row; ids are unique.
+    model_sources
+        Where each model config comes from, by Hugging Face id.
+    quant_sources
+        The same for quantisation companions.
+    providers
+        How providers that sell by the GPU fill one machine.
+    """
+
+    root: Path
+    gpus: Mapping[str, Gpu]
+    offers: tuple[Offer, ...]
+    model_sources: Mapping[str, ModelSource]
+    quant_sources: Mapping[str, ModelSource]
+    providers: tuple[Provider, ...] = ()
+
+    def gpu(self, gpu_id: str) -> Gpu:
+        """One GPU, in any letter case.
+
+        Raises
+        ------
+        InputError
+            If there is no such GPU; names the closest.
+        """
+        return self.gpus[_pick(gpu_id, self.gpus, "GPU")]
+
+    def offer(self, offer_id: str) -> Offer:
+        """One offer, in any letter case.
+
+        Raises
+        ------
+        InputError
+            If there is no such offer; names the closest.
+        """
+        return self._offers_by_id[_pick(offer_id, self._offers_by_id, "offer")]
+
+    @cached_property
+    def _offers_by_id(self) -> Mapping[str, Offer]:
+        return {offer.id: offer for offer in self.offers}
+
+    def model_ids(self) -> tuple[str, ...]:
+        """Hugging Face ids of the catalogue's models, sorted."""
+        return tuple(sorted(self.model_sources, key=str.casefold))
+
+    def model_shape(self, id_or_path: str, base: Path | None = None) -> ModelShape:
+        """The shape of a catalogue model or of a ``config.json``.
+
+        Parameters
+        ----------
+        id_or_path
+            A catalogue id in any letter case, or a path to a config file or to the folder that holds ``config.json``.
+        base
+            Folder that a relative path starts from, tried before the working directory.
+
+        Raises
+        ------
+        InputError
+            If neither exists, or the config cannot be used.
+        """
+        from planner.catalog.hf_config import read_model_shape  # noqa: PLC0415  the readers load only when needed
+
+        config, companion, name = self._find_config(id_or_path, base)
+        quant = read_json_object(companion) if companion is not None else None
+        return read_model_shape(read_json_object(config), name, quant_config=quant, class_defaults=self._class_defaults)
+
+    def _find_config(self, id_or_path: str, base: Path | None) -> tuple[Path, Path | None, str]:
+        """Config file, quantisation companion, and the id to report."""
+        folded = {known.casefold(): known for known in self.model_sources}
+        known = folded.get(id_or_path.casefold())
+        if known is not None:
+            quant = self.quant_sources.get(known)
+            models = self.root / "models"
+            return models / self.model_sources[known].file, models / quant.file if quant else None, known
+        for start in (base, Path.cwd()):
+            path = Path(id_or_path).expanduser() if start is None else start / Path(id_or_path).expanduser()
+            config = path / "config.json" if path.is_dir() else path
+            if config.is_file():
+                companion = config.parent / QUANT_COMPANION
+                return config, companion if companion.is_file() else None, id_or_path
+        fix = "Give an id of `planner catalog list models`, or the path of a Hugging Face config.json"
+        raise _unknown(id_or_path, self.model_sources, "model", fix)
+
+    @cached_property
+    def _class_defaults(self) -> Mapping[str, Any]:
+        return read_json_object(self.root / "models" / "class_defaults.json")
+
+    @cached_property
+    def engines(self) -> tuple[EngineFacts, ...]:
+        """Facts of all engines and versions."""
+        from planner.catalog.engine import load_engines  # noqa: PLC0415  the readers load only when needed
+
+        return load_engines(self.root)
+
+    def engine(self, name: str, version: str) -> EngineFacts:
+        """Facts of one engine version.
+
+        Raises
+        ------
+        InputError
+            If the engine or the version is unknown.
+        """
+        from planner.catalog.engine import find_engine  # noqa: PLC0415  the readers load only when needed
+
+        return find_engine(self.engines, name, version)
+
+    def files(self) -> tuple[Path, ...]:
+        """Every data file of the catalogue, sorted: what a digest over the inputs must cover."""
+        kinds = (
+            "*.csv",
+            "offers/*.csv",
+            "engines/*.toml",
+            "models/*.csv",
+            "models/*.json",
+            "models/quant/*.json",
+            "speed/*",
+        )
+        found = {path for kind in kinds for path in self.root.glob(kind) if path.is_file()}
+        return tuple(sorted(found))
+
+
+def load_catalog(root: Path | None = None) -> Catalog:
+    """Read and check the catalogue.
+
+    Parameters
+    ----------
+    root
+        Catalogue folder; `default_root` if not given.
+
+    Raises
+    ------
+    InputError
+        Listing every problem found, with file, row and field.
+    """
+    folder = default_root() if root is None else root
+    if not folder.is_dir():
+        fix = f"Point the environment variable {ROOT_VARIABLE} at a catalogue folder"
+        raise InputError(Problem(str(folder), "catalogue folder not found", fix))
+    problems = Problems()
+    gpus = _read_gpus(folder / "gpus.csv", problems)
+    providers = read_providers(folder / "providers.csv", problems)
+    offers = read_offers(folder / "offers", gpus, providers, problems)
+    configs, companions = read_model_index(folder / "models", problems)
+    problems.raise_if_any()
+    return Catalog(
+        root=folder,
+        gpus=MappingProxyType(gpus),
+        offers=offers,
+        model_sources=MappingProxyType(configs),
+        quant_sources=MappingProxyType(companions),
+        providers=tuple(providers.values()),
+    )
+
+
+def _read_gpus(path: Path, problems: Problems) -> dict[str, Gpu]:
+    gpus: dict[str, Gpu] = {}
+    for number, gpu in read_table(path, Gpu, problems):
+        if gpu.id in gpus:
+            problems.add(str(path), f"second row for {gpu.id}", "Keep one of them", row=str(number), field="id")
+        for name in gpu.unverified:
+            if name not in Gpu.model_fields:
+                problems.add(str(path), f"{name!r} is no column", "", row=str(number), field="unverified")
+        if gpu.memory_visible_gib is not None and not gpu.memory_visible_source:
+            fix = "Say where the figure was read"
+            problems.add(
+                str(path), "visible memory without source", fix, row=str(number), field="memory_visible_source"
+            )
+        gpus[gpu.id] = gpu
+    return gpus
+
+
+def _pick(wanted: str, known: Iterable[str], kind: str) -> str:
+    folded = {name.casefold(): name for name in known}
+    found = folded.get(wanted.casefold())
+    if found is None:
+        raise _unknown(wanted, folded.values(), kind, f"See `planner catalog list {kind.lower()}s`")
+    return found
+
+
+def _unknown(wanted: str, known: Iterable[str], kind: str, fix: str) -> InputError:
+    folded = {name.casefold(): name for name in known}
+    close = [folded[match] for match in difflib.get_close_matches(wanted.casefold(), folded, n=5, cutoff=0.4)]
+    hint = f"Close: {', '.join(close)}. " if close else ""
+    return InputError(Problem(f"{kind} {wanted!r}", "not in the catalogue", f"{hint}{fix}"))

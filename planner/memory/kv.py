@@ -1,0 +1,45 @@
+"""Bytes of KV cache per token and GPU, by attention family, tensor parallelism and cache dtype."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from planner.catalog.model_shape import CacheKind, CacheLayers, ModelShape
+from planner.memory.types import KvDtype
+
+BYTES_PER_ELEMENT = {KvDtype.BF16: 2, KvDtype.FP8: 1}
+
+
+def heads_per_rank(kv_heads: int, tp: int) -> int:
+    """KV heads that one rank holds: split, and replicated once there are fewer heads than ranks.
+
+    vLLM and SGLang, ``get_num_kv_heads``: ``max(1, kv_heads // tp)``. A latent (MLA) counts as one head and is
+    therefore the same on every rank.
+    """
+    return max(1, kv_heads // tp)
+
+
+def layer_bytes_per_token(layers: CacheLayers, tp: int, kv_dtype: KvDtype) -> int:
+    """Bytes of one token in one of these layers on one GPU: ``heads x (key_dim + value_dim) x element``."""
+    return heads_per_rank(layers.kv_heads, tp) * (layers.key_dim + layers.value_dim) * BYTES_PER_ELEMENT[kv_dtype]
+
+
+@lru_cache(maxsize=4096)
+def _bytes_per_token(cache_layers: tuple[CacheLayers, ...], kind: CacheKind, tp: int, kv_dtype: KvDtype) -> int:
+    return sum(
+        layers.count * layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers if layers.kind is kind
+    )
+
+
+def bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = KvDtype.BF16) -> int:
+    """Bytes per token and GPU of the layers that keep every token.
+
+    Grouped queries: ``layers x max(1, kv_heads / tp) x head_dim x 2 x element``; MLA:
+    ``layers x (kv_lora_rank + qk_rope_head_dim) x element`` at every tp.
+    """
+    return _bytes_per_token(shape.cache_layers, CacheKind.FULL, tp, kv_dtype)
+
+
+def sliding_bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = KvDtype.BF16) -> int:
+    """Bytes per token and GPU of the layers that keep a window, while the token is inside it."""
+    return _bytes_per_token(shape.cache_layers, CacheKind.SLIDING, tp, kv_dtype)

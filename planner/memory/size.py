@@ -1,0 +1,101 @@
+"""Size one replica: what the GPU has, what is taken, and the pool that is left.
+
+`size` is pure and cheap (it searches only when a deployment is refused), so that an optimiser may call it for every
+candidate.
+"""
+
+from __future__ import annotations
+
+import math
+
+from planner.catalog.engine import EngineFacts
+from planner.catalog.gpu import Gpu
+from planner.catalog.model_shape import ModelShape
+from planner.errors import InputError, Problem
+from planner.memory.sglang import size_sglang
+from planner.memory.types import Deployment, GivenTerms, Sizing, WeightDtype
+from planner.memory.vllm import size_vllm
+
+MODELLED_DTYPES = frozenset(WeightDtype)
+
+
+def size(
+    shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms | None = None
+) -> Sizing:
+    """Size one replica.
+
+        available = utilization x memory − weights − overheads
+        blocks = floor(available / bytes_per_block)
+
+    Parameters
+    ----------
+    shape
+        The model.
+    gpu
+        The GPU that each rank runs on.
+    facts
+        Rules and overheads of the engine's version.
+    deployment
+        How the replica is started.
+    given
+        Terms typed by the user, which replace predictions.
+
+    Returns
+    -------
+    Sizing
+        Also for a deployment that the engine would refuse; ``refusals`` then lists every reason.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    given = given or GivenTerms()
+    _check(deployment, given)
+    if facts.name == "sglang":
+        return size_sglang(shape, gpu, facts, deployment, given)
+    return size_vllm(shape, gpu, facts, deployment, given)
+
+
+def stored_dtype(shape: ModelShape) -> WeightDtype:
+    """The format of the checkpoint, when its bytes are modelled.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint is stored in a format whose bytes are not modelled.
+    """
+    if shape.native_weight_dtype in MODELLED_DTYPES:
+        return WeightDtype(shape.native_weight_dtype)
+    raise InputError(
+        Problem(
+            shape.id,
+            f"the checkpoint's weight format is not modelled ({shape.native_weight_dtype})",
+            f"Choose one of {', '.join(sorted(MODELLED_DTYPES))} with --weights, or give --weights-gib",
+            field="quantization_config",
+        )
+    )
+
+
+def _check(deployment: Deployment, given: GivenTerms) -> None:
+    problems = []
+    for name, value in (
+        ("tp", deployment.tp),
+        ("max_model_len", deployment.max_model_len),
+        ("max_num_seqs", deployment.max_num_seqs),
+        ("max_num_batched_tokens", deployment.max_num_batched_tokens),
+    ):
+        if value is not None and value < 1:
+            problems.append(Problem("deployment", f"must be at least 1 (got {value})", field=name))
+    share = deployment.gpu_memory_utilization
+    if share is not None and not 0 < share <= 1:
+        problems.append(Problem("deployment", f"must be above 0 and at most 1 (got {share})", field="utilization"))
+    for name, gib, least in (
+        ("gpu_memory_gib", given.gpu_memory_gib, "above 0"),
+        ("weights_gib", given.weights_gib, "at least 0"),
+        ("overhead_gib", given.overhead_gib, "at least 0"),
+    ):
+        if gib is not None and (not math.isfinite(gib) or gib < 0 or (gib == 0 and least == "above 0")):
+            problems.append(Problem("deployment", f"must be {least} (got {gib})", field=name))
+    if problems:
+        raise InputError(problems)

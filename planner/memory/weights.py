@@ -1,0 +1,80 @@
+"""Weight bytes of one rank, by format and tensor parallelism.
+
+Matrices of attention, MLP and experts are quantised; embeddings, output head, norms, biases and routers keep 16 bits.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from planner.catalog.model_shape import ModelShape
+from planner.memory.blocks import ceil_div
+from planner.memory.types import WeightBytes, WeightDtype
+
+BYTES_16BIT = 2.0
+VOCABULARY_PADDING = 64
+"""vLLM pads the vocabulary to a multiple of 64 (vocab_parallel_embedding.py)."""
+INT4_GROUP = 128
+MXFP4_GROUP = 32
+
+
+def matrix_bytes(dtype: WeightDtype, block: tuple[int, int] | None, group: int | None) -> float:
+    """Bytes per parameter of a quantised matrix, scales included.
+
+    fp8: 1, plus a 4 B scale per block where block-quantised. int4: half a byte, plus a 2 B scale and a half-byte zero
+    point per group (0.5195 B at 128). mxfp4: half a byte plus a 1 B scale per 32.
+    """
+    if dtype is WeightDtype.BF16:
+        return BYTES_16BIT
+    if dtype is WeightDtype.FP8:
+        return 1.0 + (4.0 / (block[0] * block[1]) if block else 0.0)
+    if dtype is WeightDtype.MXFP4:
+        return 0.5 + 1.0 / MXFP4_GROUP
+    return 0.5 + 2.5 / (group or INT4_GROUP)
+
+
+@lru_cache(maxsize=4096)
+def weight_bytes(
+    shape: ModelShape, dtype: WeightDtype, tp: int, mxfp4_padding: tuple[int, int] = (1, 1)
+) -> WeightBytes:
+    """Bytes of rank 0 after loading.
+
+    Column- and row-parallel matrices are split by ``tp``; keys and values are replicated once tp exceeds the KV heads;
+    latent down-projections, routers, norms and biases are whole on every rank. MXFP4 converts experts only, each padded
+    to ``mxfp4_padding`` (width, hidden).
+    """
+    counts = shape.parameters
+    stored = shape.native_weight_dtype == dtype
+    quantised = matrix_bytes(dtype, shape.weight_block if stored else None, shape.group_size if stored else None)
+    matrices = BYTES_16BIT if dtype is WeightDtype.MXFP4 else quantised
+    table = ceil_div(shape.vocab_size, VOCABULARY_PADDING) * VOCABULARY_PADDING * shape.hidden_size * BYTES_16BIT / tp
+    kv_share = max(1.0, tp / shape.kv_heads) / tp
+    split = counts.attention - counts.kv_projection - counts.attention_replicated
+    attention = split / tp + counts.kv_projection * kv_share + counts.attention_replicated
+    dense = (attention + counts.mlp / tp) * matrices
+    dense += (counts.router + counts.other - counts.expert_biases) * BYTES_16BIT
+    experts = expert_bytes(shape, quantised, tp, mxfp4_padding if dtype is WeightDtype.MXFP4 else (1, 1))
+    vision = counts.vision * BYTES_16BIT / tp
+    head = 0.0 if shape.tied_embeddings else table
+    return WeightBytes(
+        embedding=table,
+        lm_head=table,
+        dense=dense,
+        experts=experts,
+        vision=vision,
+        total=table + head + dense + experts + vision,
+    )
+
+
+def expert_bytes(shape: ModelShape, matrix: float, tp: int, padding: tuple[int, int]) -> float:
+    """Routed experts of a rank: gate, up and down by width / tp, padded; biases of gate and up split, of down whole."""
+    if not shape.is_moe:
+        return 0.0
+    share = shape.moe_intermediate_size / tp
+    width = ceil_div(ceil_div(shape.moe_intermediate_size, tp), padding[0]) * padding[0] if padding[0] > 1 else share
+    hidden = ceil_div(shape.hidden_size, padding[1]) * padding[1]
+    padded = width / share * hidden / shape.hidden_size
+    total = shape.parameters.experts / tp * padded * matrix
+    if shape.parameters.expert_biases:
+        total += shape.num_moe_layers * shape.num_experts * (2 * width + hidden) * BYTES_16BIT
+    return total

@@ -1,0 +1,258 @@
+"""Candidates: every approved way to run a model on every GPU type that is on offer, with its replica need.
+
+For each model: GPU type x tp x weight dtype x KV dtype x max_model_len (from the real tail) x operating point
+(max_num_seqs). Memory says which of them start and what pool they leave; speed says how long a step takes; queueing
+says how many replicas the load needs. Everything that the integer program chooses among is computed here, outside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.catalog.engine import EngineFacts
+from planner.catalog.gpu import Gpu
+from planner.catalog.offer import Offer
+from planner.memory.size import size
+from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
+from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Workload
+from planner.queueing.footprint import Marks, Moments, marks_of, moments_of, pool_token_equivalents
+from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, scaled, used_shares
+from planner.queueing.replicas import MAX_REPLICAS, least_replicas
+from planner.queueing.waiting import prompt_points
+from planner.request import Policy
+from planner.speed.facts import SpeedFacts
+from planner.speed.roofline import speed_model
+from planner.speed.step import stack
+from planner.traffic.law import length_at_tail, refused_shares, truncate
+from planner.units import ms_to_s
+
+LENGTH_STEP = 256
+"""max_model_len is rounded up to a multiple of this; every engine block size in the catalogue divides it."""
+
+
+@dataclass(frozen=True)
+class CandidateSet:
+    """All usable configurations of one model with their needs, and why the others are not usable."""
+
+    needs: tuple[Need, ...]
+    rejections: tuple[Rejection, ...]
+
+
+def length_choices(workload: Workload) -> tuple[LengthChoice, ...]:
+    """Values of max_model_len worth trying: from the least that keeps the tail budget to one that refuses nothing.
+
+    Empty when even the model's own maximum refuses more than the budget.
+    """
+    model_maximum = workload.shape.max_position_embeddings
+    budget = workload.request.tail_budget
+    shortest = length_at_tail(workload.traffic, budget)
+    longest = int(workload.traffic.tail.total.max())
+    wanted = {shortest, longest, (shortest + longest) // 2}
+    lengths = sorted({min(-(-length // LENGTH_STEP) * LENGTH_STEP, model_maximum) for length in wanted})
+    choices = []
+    for length in lengths:
+        requests, tokens = refused_shares(workload.traffic, length)
+        if requests <= budget:
+            choices.append(LengthChoice(length, requests, tokens, truncate(workload.traffic, length)))
+    return tuple(choices)
+
+
+def configurations(
+    workload: Workload, gpus: Sequence[Gpu], facts: EngineFacts, speed: SpeedFacts, utilization: float | None
+) -> tuple[tuple[Config, ...], tuple[Rejection, ...]]:
+    """Every configuration that starts, and the refusals of the others."""
+    lengths = length_choices(workload)
+    if not lengths:
+        model_maximum = workload.shape.max_position_embeddings
+        share = refused_shares(workload.traffic, model_maximum)[0]
+        detail = (
+            f"max_model_len {model_maximum} refuses {share:.3%} of requests, budget {workload.request.tail_budget:.3%}"
+        )
+        return (), (Rejection(workload.name, "any", 0, "tail length", detail, share),)
+    geometry: dict[tuple[float, ...], tuple[Marks, Moments]] = {}
+    configs: list[Config] = []
+    rejections: list[Rejection] = []
+    for gpu in gpus:
+        for deployment, length in _deployments(workload, gpu, lengths, utilization):
+            sizing = size(workload.shape, gpu, facts, deployment)
+            if sizing.refusals:
+                refusal = sizing.refusals[0]
+                rejections.append(
+                    Rejection(workload.name, gpu.id, deployment.tp, refusal.rule, refusal.message, np.inf)
+                )
+                continue
+            configs.append(_config(workload, gpu, sizing, length, speed, geometry))
+    return tuple(configs), tuple(rejections)
+
+
+def _deployments(
+    workload: Workload, gpu: Gpu, lengths: Sequence[LengthChoice], utilization: float | None
+) -> list[tuple[Deployment, LengthChoice]]:
+    """The grid of deployments of one model on one GPU type."""
+    request = workload.request
+    dtypes: list[tuple[WeightDtype, KvDtype]] = [(w, k) for w in request.weight_dtypes for k in request.kv_dtypes]
+    return [
+        (
+            Deployment(
+                tp, weights, kv, max_model_len=length.max_model_len, max_num_seqs=sequences,
+                gpu_memory_utilization=utilization,
+            ),
+            length,
+        )
+        for tp in request.tp_degrees
+        if tp <= gpu.max_gpus_per_node
+        for weights, kv in dtypes
+        for length in lengths
+        for sequences in request.max_num_seqs
+    ]  # fmt: skip
+
+
+def _config(
+    workload: Workload,
+    gpu: Gpu,
+    sizing: Sizing,
+    length: LengthChoice,
+    speed: SpeedFacts,
+    geometry: dict[tuple[float, ...], tuple[Marks, Moments]],
+) -> Config:
+    """One configuration; length laws in the same pool geometry share their moments."""
+    ratio = sizing.sliding_bytes_per_token / max(sizing.bytes_per_token, 1e-12)
+    key = (length.max_model_len, sizing.block_size_tokens, round(ratio, 9), sizing.sliding_reserve_tokens)
+    if key not in geometry:
+        marks = marks_of(length.law, sizing)
+        geometry[key] = (marks, moments_of(marks, length.law))
+    marks, moments = geometry[key]
+    model = speed_model(workload.shape, gpu, sizing, speed)
+    return Config(workload.name, gpu, sizing, model, length, marks, moments, pool_token_equivalents(sizing))
+
+
+def demand_of(workload: Workload, length: LengthChoice) -> Demand:
+    """The planning demand of requests that a max_model_len accepts."""
+    accepted = workload.planning_rate_per_s * (1.0 - length.refused_request_share)
+    return Demand(accepted, dispersion_of(workload.traffic.burst), prompt_points(length.law))
+
+
+def limits_of(workload: Workload, policy: Policy) -> Limits:
+    """The limits of a model's replicas."""
+    targets = workload.request.targets
+    return Limits(
+        overflow_probability=policy.overflow_probability,
+        max_busy_share=policy.max_busy_share,
+        tpot_s=ms_to_s(targets.tpot_ms) if targets.tpot_ms is not None else np.inf,
+        ttft_s=ms_to_s(targets.ttft_ms) if targets.ttft_ms is not None else np.inf,
+        ttft_percentile=targets.ttft_percentile,
+    )
+
+
+def stacked(configs: Sequence[Config], edge: str) -> Candidates:
+    """Configurations as columns of arrays, with step times at the edge of the band that constraints see."""
+    upper = edge == "upper"
+    tpot_edge = np.array([c.speed.tpot_band.high if upper else 1.0 for c in configs])
+    ttft_edge = np.array([c.speed.ttft_band.high if upper else 1.0 for c in configs])
+    distinct = {id(c.moments): c.moments for c in configs}
+    position = {key: index for index, key in enumerate(distinct)}
+    return Candidates(
+        coefficients=scaled(stack([c.speed for c in configs]), tpot_edge),
+        moments=tuple(distinct.values()),
+        moment_index=np.array([position[id(c.moments)] for c in configs], dtype=np.int64),
+        pool_tokens=np.array([c.pool_token_equivalents for c in configs]),
+        max_num_seqs=np.array([float(c.sizing.max_num_seqs) for c in configs]),
+        ttft_edge=ttft_edge / tpot_edge,
+    )
+
+
+def candidate_needs(
+    workload: Workload,
+    gpus: Sequence[Gpu],
+    facts: EngineFacts,
+    speed: SpeedFacts,
+    policy: Policy,
+    utilization: float | None,
+) -> CandidateSet:
+    """Configurations of one model with the screened (lower-bound) replica need of each, and all rejections."""
+    configs, rejections = configurations(workload, gpus, facts, speed, utilization)
+    limits = limits_of(workload, policy)
+    needs: list[Need] = []
+    missed: list[Rejection] = []
+    for length in {id(c.length): c.length for c in configs}.values():
+        group = [c for c in configs if c.length is length]
+        demand = demand_of(workload, length)
+        candidates = stacked(group, policy.speed_edge)
+        replicas = least_replicas(candidates, demand, limits)
+        needs += [Need(c, demand, limits, int(n), exact=False) for c, n in zip(group, replicas, strict=True) if n > 0]
+        missed += _missed(group, candidates, demand, limits, replicas == 0)
+    return CandidateSet(tuple(needs), (*rejections, *missed))
+
+
+def _missed(
+    group: Sequence[Config], candidates: Candidates, demand: Demand, limits: Limits, never: np.ndarray
+) -> list[Rejection]:
+    """Configurations that no number of replicas saves: the constraint that stays broken on an almost idle replica."""
+    if not never.any():
+        return []
+    shares = used_shares(candidates, demand, np.full(len(candidates), float(MAX_REPLICAS)), limits)
+    names, table = list(shares), np.stack(list(shares.values()))
+    worst = np.argmax(table, axis=0)
+    return [
+        Rejection(
+            config.model, config.gpu.id, config.tp, str(names[worst[i]]),
+            f"{config.label}: {table[worst[i], i]:.2f} times the limit even on an almost idle replica",
+            float(table[worst[i], i]),
+        )
+        for i, config in enumerate(group)
+        if never[i]
+    ]  # fmt: skip
+
+
+def columns_of(workload: Workload, needs: Sequence[Need], offers: Sequence[Offer], spare: int) -> tuple[Column, ...]:
+    """Needs on every offer that can hold a replica, dominated ones left out.
+
+    On one offer, a column is dominated when another of no larger tp uses no more GPUs and serves no fewer tokens.
+    Among equals the dtypes that the owner names first win, so nothing is quantised without a gain.
+    """
+    columns: list[Column] = []
+    for offer in offers:
+        usable = [n for n in needs if n.config.gpu.id == offer.gpu and n.config.tp <= offer.gpus_per_instance]
+        ranked = sorted(
+            (_column(workload, need, offer, spare) for need in usable),
+            key=lambda c: (c.gpus, -c.served_tokens, c.need.config.tp, _preference(workload, c.need.config), c.key),
+        )
+        kept: list[Column] = []
+        for column in ranked:
+            if not any(_dominates(other, column) for other in kept):
+                kept.append(column)
+        columns += kept
+    return tuple(sorted(columns, key=lambda c: c.key))
+
+
+def _preference(workload: Workload, config: Config) -> tuple[int, int]:
+    """Rank of a configuration's dtypes in the owner's order; smaller is preferred."""
+    d, request = config.sizing.deployment, workload.request
+    return request.weight_dtypes.index(d.weight_dtype), request.kv_dtypes.index(d.kv_dtype)
+
+
+def _dominates(one: Column, other: Column) -> bool:
+    return (
+        one.need.config.tp <= other.need.config.tp
+        and one.gpus <= other.gpus
+        and one.served_tokens >= other.served_tokens
+    )
+
+
+def _column(workload: Workload, need: Need, offer: Offer, spare: int) -> Column:
+    config = need.config
+    d = config.sizing.deployment
+    served = workload.offered_tokens * (1.0 - config.length.refused_token_share)
+    key = "|".join(
+        [workload.name, offer.id, f"tp{d.tp}", d.weight_dtype, d.kv_dtype, f"{config.sizing.max_model_len:07d}",
+         f"{config.sizing.max_num_seqs:05d}"]
+    )  # fmt: skip
+    return Column(key, workload.name, 0, 1, offer, need, spare, served)
+
+
+def with_replicas(column: Column, replicas: int, *, exact: bool) -> Column:
+    """The column with another need."""
+    return replace(column, need=replace(column.need, replicas=replicas, exact=exact))

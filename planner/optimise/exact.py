@@ -1,0 +1,131 @@
+"""From the screen's lower bounds to needs that are exact wherever the plan relies on them.
+
+The program is solved with lower bounds on the needs; the chosen configurations are then sized exactly and, where one
+needs more, the program is solved again. When every chosen need is exact, the plan is optimal: all other columns were
+offered at no more than their true need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.errors import PlannerError
+from planner.optimise.candidates import columns_of, stacked
+from planner.optimise.solve import solve_ratio
+from planner.optimise.types import Column, Config, Decision, Need, ProgramData, SolverSettings, Workload
+from planner.queueing.footprint import Moments
+from planner.queueing.live_tokens import LiveTokens, Residence, live_tokens
+from planner.queueing.load import Candidates, Demand, ReplicaLoad, settle
+from planner.queueing.replicas import feasible
+
+MAX_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """One replica of a need at a number of replicas: its settled load and the exact law of its live tokens."""
+
+    load: ReplicaLoad
+    tokens: LiveTokens
+
+
+def replica_state(config: Config, demand: Demand, replicas: int, edge: str) -> ReplicaState | None:
+    """The settled state of one replica, or ``None`` when it has no steady state."""
+    candidates = stacked([config], edge)
+    load = settle(candidates, demand, np.array([float(replicas)]))
+    if not np.isfinite(load.token_s[0]):
+        return None
+    return ReplicaState(load, _tokens(config, load))
+
+
+def _tokens(config: Config, load: ReplicaLoad) -> LiveTokens:
+    stay = Residence(*(np.asarray(getattr(load.stay, name)[0]) for name in ("s0", "s1", "s2", "token_s")))
+    moments: Moments = config.moments
+    return live_tokens(float(load.rate_per_s[0]), float(load.idc[0]), config.marks, moments, stay)
+
+
+def holds_exactly(need: Need, replicas: int, edge: str) -> bool:
+    """Whether a number of replicas holds every constraint, the token pool by its exact quantile."""
+    candidates: Candidates = stacked([need.config], edge)
+    count = np.array([float(replicas)])
+    if not feasible(candidates, need.demand, count, need.limits, token_pool=False)[0]:
+        return False
+    state = replica_state(need.config, need.demand, replicas, edge)
+    overflow = need.limits.overflow_probability
+    return state is not None and state.tokens.quantile(overflow) <= need.config.pool_token_equivalents
+
+
+def exact_need(need: Need, edge: str) -> Need:
+    """Least replicas by the exact quantile, starting from the screened bound."""
+    low, high = 0, need.replicas
+    if high > 1 and holds_exactly(need, high - 1, edge):
+        # The screen was no lower bound here; the proof does not rely on it for this need any more.
+        high -= 1
+        while high > 1 and holds_exactly(need, high - 1, edge):
+            high -= 1
+        return replace(need, replicas=high, exact=True)
+    low, step = high - 1, 1
+    while not holds_exactly(need, high, edge):
+        low, high, step = high, high + step, step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds_exactly(need, middle, edge):
+            high = middle
+        else:
+            low = middle
+    return replace(need, replicas=high, exact=True)
+
+
+class Fleet:
+    """Needs of all models, made exact on demand, and the programs built from them.
+
+    The only state is the cache of exact needs: a need's exact figure never changes, so the order of solves does not
+    matter.
+    """
+
+    def __init__(
+        self,
+        workloads: Sequence[Workload],
+        needs: Mapping[str, Sequence[Need]],
+        spares: Mapping[str, int],
+        data: ProgramData,
+        edge: str,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._workloads = {w.name: w for w in workloads}
+        self._needs = {name: {id(n.config): n for n in items} for name, items in needs.items()}
+        self._spares = dict(spares)
+        self._data = data
+        self._edge = edge
+        self._progress = progress
+
+    def data(self, keep: Callable[[Need], bool] = lambda need: True) -> ProgramData:
+        """The program's data with the present needs; ``keep`` filters configurations."""
+        columns: list[Column] = []
+        for name, workload in self._workloads.items():
+            needs = [need for need in self._needs[name].values() if keep(need)]
+            columns += columns_of(workload, needs, self._data.offers, self._spares[name])
+        return replace(self._data, columns=tuple(sorted(columns, key=lambda c: c.key)))
+
+    def solve(self, settings: SolverSettings, keep: Callable[[Need], bool] = lambda need: True) -> Decision | None:
+        """The best plan whose every chosen need is exact, or ``None`` when infeasible.
+
+        Raises
+        ------
+        PlannerError
+            If the needs do not settle (which would be a bug: every round makes at least one need exact).
+        """
+        for _ in range(MAX_ROUNDS):
+            decision = solve_ratio(self.data(keep), settings)
+            if decision is None:
+                return None
+            loose = [column.need for column in decision.columns if not column.need.exact]
+            if not loose:
+                return decision
+            for need in loose:
+                self._progress(f"exact live tokens: {need.config.model} on {need.config.label}")
+                self._needs[need.config.model][id(need.config)] = exact_need(need, self._edge)
+        raise PlannerError(f"Exact needs did not settle in {MAX_ROUNDS} rounds")

@@ -1,0 +1,264 @@
+"""A replica under load: the fixed point of Little's law, and every constraint as planned against limit.
+
+All functions are vectorised over candidates: arrays of equal length, one entry a candidate.
+
+The fixed point. A replica that receives ``rate`` requests per second has, on average, L = rate * E[O] * w requests in
+decode, where w is the time per output token; and w is the step time at the concurrency that a request meets, stretched
+by the prompts that share the steps:
+
+    w = step(L_seen, T_seen) / (1 − rate * E[prefill work])
+    L_seen = L + D,  T_seen = T * L_seen / L,  T = rate * w * E[P O + O^2 / 2]
+
+A request meets more than the mean: an arrival finds L others and adds itself (Poisson, D = 1), and more when arrivals
+come in bursts (D = index of dispersion of the live count, at most that of the arrivals). The right-hand side grows with
+w, so iterating from an empty replica rises to the smallest solution, the one that a replica settles in when load comes
+up from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from planner.queueing.footprint import Moments
+from planner.queueing.live_tokens import Residence, batch_mean, screened_lower_bound, thinned_idc
+from planner.queueing.waiting import Prefill, PromptPoints, mean_wait_s, ttft_quantile_s
+from planner.speed.step import coverage, decode_step_s, mean_prefill_work_s
+from planner.speed.types import StepCoefficients
+from planner.traffic.law import idc_at
+from planner.traffic.types import Burst, FloatArray
+
+
+class Constraint(StrEnum):
+    """Constraints of a replica, in the words that reports use."""
+
+    TOKEN_POOL = "token pool"
+    SEQUENCES = "concurrent sequences"
+    BUSY = "busy share"
+    TPOT = "TPOT target"
+    TTFT = "TTFT target"
+
+
+ITERATIONS = 400
+TOLERANCE = 1e-7
+SATURATION = 0.995
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """Index of dispersion of counts as a function of the time scale, linear in its logarithm."""
+
+    log_scale: FloatArray
+    idc: FloatArray
+
+    def at(self, scale_s: FloatArray) -> FloatArray:
+        """IDC at time scales, s; the nearest measured one beyond the measured range."""
+        return np.asarray(np.interp(np.log(np.maximum(scale_s, 1e-9)), self.log_scale, self.idc))
+
+
+def dispersion_of(burst: Burst) -> Dispersion:
+    """The dispersion curve of a burst table, at least 1 everywhere."""
+    return Dispersion(np.log(burst.scale_s), np.array([idc_at(burst, float(scale)) for scale in burst.scale_s]))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one model asks of a pool, with everything that does not depend on the candidate.
+
+    ``rate_per_s`` is the planning rate of the whole pool.
+    """
+
+    rate_per_s: float
+    dispersion: Dispersion
+    prompts: PromptPoints
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of one model, column by column.
+
+    Attributes
+    ----------
+    coefficients
+        Step coefficients at the edge of the speed band that constraints see, stacked.
+    moments
+        Footprint moments of each distinct (length law, pool geometry); ``moment_index`` names a candidate's.
+    pool_tokens
+        Token-equivalents that the pool of one replica holds.
+    max_num_seqs
+        Cap on concurrent sequences.
+    ttft_edge
+        Factor from the TTFT computed at the edge of the step time to the edge of the TTFT band.
+    """
+
+    coefficients: StepCoefficients
+    moments: tuple[Moments, ...]
+    moment_index: np.ndarray[tuple[int], np.dtype[np.int64]]
+    pool_tokens: FloatArray
+    max_num_seqs: FloatArray
+    ttft_edge: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.pool_tokens)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a replica must satisfy at the planning rate."""
+
+    overflow_probability: float
+    max_busy_share: float
+    tpot_s: float = np.inf
+    ttft_s: float = np.inf
+    ttft_percentile: float = 0.95
+
+
+@dataclass(frozen=True)
+class ReplicaLoad:
+    """The settled state of one replica, per candidate; infinite where no steady state exists."""
+
+    rate_per_s: FloatArray
+    idc: FloatArray
+    token_s: FloatArray
+    step_s: FloatArray
+    live_requests: FloatArray
+    busy_share: FloatArray
+    prefill_share: FloatArray
+    stay: Residence
+    time_in_system_s: FloatArray
+
+
+def scaled(coefficients: StepCoefficients, factor: FloatArray | float) -> StepCoefficients:
+    """Coefficients with every time multiplied by ``factor``: a step at another edge of the band."""
+    times = (
+        "dense_read_s", "expert_read_s", "kv_read_s_per_token", "sliding_read_s_per_token", "compute_s_per_token",
+        "fixed_s", "sequence_s", "allreduce_s_per_token", "prefill_s_per_token", "prefill_s_per_token2", "ttft_floor_s",
+    )  # fmt: skip
+    return replace(coefficients, **{name: np.asarray(getattr(coefficients, name)) * factor for name in times})
+
+
+def per_candidate(candidates: Candidates, name: str) -> FloatArray:
+    """One scalar moment as an array over candidates."""
+    values = np.array([getattr(moments, name) for moments in candidates.moments])
+    return np.asarray(values[candidates.moment_index])
+
+
+def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> ReplicaLoad:
+    """The fixed point of each candidate when ``replicas`` share the demand equally.
+
+    Raises nothing: a candidate without a steady state gets infinite times and a busy share of 1.
+    """
+    c = candidates.coefficients
+    rate = demand.rate_per_s / replicas
+    prompt, prompt2 = per_candidate(candidates, "mean_prompt"), per_candidate(candidates, "mean_prompt2")
+    output, read = per_candidate(candidates, "mean_output"), per_candidate(candidates, "read_tokens")
+    work_s = mean_prefill_work_s(c, prompt, prompt2)
+    prefill_share = rate * work_s
+    room = np.maximum(1.0 - prefill_share, 1e-6)
+    idle_step = decode_step_s(c, np.zeros_like(rate), np.zeros_like(rate))
+    token_s, idc = idle_step / room, np.ones_like(rate)
+    ceiling = idle_step / room / (1.0 - SATURATION)
+    for _ in range(ITERATIONS):
+        live = rate * output * token_s
+        life_s = work_s + (1.0 + prompt / c.chunk_tokens) * token_s * room + output * token_s
+        idc = thinned_idc(demand.dispersion.at(life_s), replicas)
+        seen = live + idc
+        held = rate * read * token_s * seen / np.maximum(live, 1e-12)
+        new = np.minimum(decode_step_s(c, seen, held) / room, ceiling)
+        done = bool(np.all(np.abs(new - token_s) <= TOLERANCE * token_s))
+        token_s = new
+        if done:
+            break
+    live = rate * output * token_s
+    idle = c.dense_read_s + c.expert_read_s * coverage(live, c.expert_hit_share) + c.fixed_s
+    busy = np.clip(1.0 - idle / token_s, 0.0, 1.0)
+    settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
+    step = token_s * room
+    stay = Residence(
+        s0=step,
+        s1=c.prefill_s_per_token + step / c.chunk_tokens,
+        s2=c.prefill_s_per_token2 * np.ones_like(step),
+        token_s=token_s,
+    )
+    infinite = np.full_like(token_s, np.inf)
+    return ReplicaLoad(
+        rate_per_s=rate,
+        idc=idc,
+        token_s=np.where(settled, token_s, infinite),
+        step_s=step,
+        live_requests=rate * (stay.s0 + stay.s1 * prompt + stay.s2 * prompt2) + live,
+        busy_share=np.where(settled, busy, 1.0),
+        prefill_share=prefill_share,
+        stay=stay,
+        time_in_system_s=np.where(settled, life_s, infinite),
+    )
+
+
+def live_request_quantile(load: ReplicaLoad, overflow: float) -> FloatArray:
+    """Requests in the replica that are exceeded with probability at most ``overflow``.
+
+    Gamma with mean L and variance L x idc (an upper bound on the dispersion of a batch-Poisson live count).
+    """
+    mean = np.maximum(load.live_requests, 1e-9)
+    shape = mean / load.idc
+    return np.asarray(np.ceil(gammaincinv(shape, 1.0 - overflow) * load.idc))
+
+
+def prefill_of(candidates: Candidates, load: ReplicaLoad) -> Prefill:
+    """Prefill times at the settled step."""
+    c = candidates.coefficients
+    size = np.ones_like(load.rate_per_s)
+    return Prefill(
+        c.prefill_s_per_token * size, c.prefill_s_per_token2 * size, c.chunk_tokens * size,
+        load.step_s, c.ttft_floor_s * size,
+    )  # fmt: skip
+
+
+def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile: float) -> FloatArray:
+    """TTFT quantile at the settled load, before the band's edge, s."""
+    prefill = prefill_of(candidates, load)
+    empty_batch = np.ones_like(load.rate_per_s)
+    wait = mean_wait_s(load.rate_per_s, empty_batch, demand.prompts, prefill)
+    scale_s = np.where(np.isfinite(wait), np.maximum(wait, 1.0), 1.0)
+    replicas = demand.rate_per_s / load.rate_per_s
+    batch = batch_mean(thinned_idc(demand.dispersion.at(scale_s), replicas))
+    return ttft_quantile_s(load.rate_per_s, batch, demand.prompts, prefill, percentile)
+
+
+def screened_live_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float) -> FloatArray:
+    """A lower bound on the live-token quantile of each candidate by the gamma screen, token-equivalents."""
+    result = np.full(len(candidates), np.inf)
+    for index, moments in enumerate(candidates.moments):
+        rows = (candidates.moment_index == index) & np.isfinite(load.token_s)
+        if rows.any():
+            stay = Residence(*(np.asarray(getattr(load.stay, f))[rows] for f in ("s0", "s1", "s2", "token_s")))
+            result[rows] = screened_lower_bound(load.rate_per_s[rows], load.idc[rows], moments, stay, overflow)
+    return result
+
+
+def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, limits: Limits) -> dict[str, FloatArray]:
+    """Planned over limit for every constraint of a replica; a candidate is feasible when none exceeds 1.
+
+    The token pool is judged by the screen's lower bound: what it rejects is infeasible, what it accepts must be
+    checked exactly before a plan may rely on it.
+    """
+    load = settle(candidates, demand, replicas)
+    tokens = screened_live_tokens(candidates, load, limits.overflow_probability)
+    shares = {
+        Constraint.TOKEN_POOL: tokens / candidates.pool_tokens,
+        Constraint.SEQUENCES: live_request_quantile(load, limits.overflow_probability) / candidates.max_num_seqs,
+        Constraint.BUSY: load.busy_share / limits.max_busy_share,
+    }
+    if np.isfinite(limits.tpot_s):
+        shares[Constraint.TPOT] = load.token_s / limits.tpot_s
+    if np.isfinite(limits.ttft_s):
+        ttft = ttft_s(candidates, demand, load, limits.ttft_percentile) * candidates.ttft_edge
+        shares[Constraint.TTFT] = ttft / limits.ttft_s
+    # Without a steady state nothing else means anything: the work itself does not fit.
+    unsettled = ~np.isfinite(load.token_s)
+    shares = {name: np.where(unsettled, 0.0, share) for name, share in shares.items()}
+    shares[Constraint.BUSY] = np.where(unsettled, np.inf, shares[Constraint.BUSY])
+    return shares

@@ -1,0 +1,86 @@
+"""Questions about a plan that several readers of it ask."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from planner.errors import PlannerError
+from planner.plan import FleetPlan, Margin, Pool, Purchase, QuotaUse
+
+USD_UNIT = "usd"
+
+
+def created_utc(plan: FleetPlan) -> dt.datetime:
+    """When the plan was made, UTC; a stamp without zone is read as UTC."""
+    stamp = plan.created_at
+    return stamp.replace(tzinfo=dt.UTC) if stamp.tzinfo is None else stamp.astimezone(dt.UTC)
+
+
+def models(plan: FleetPlan) -> tuple[str, ...]:
+    """Models in the order of the plan, each once."""
+    return tuple(dict.fromkeys(pool.model for pool in plan.pools))
+
+
+def gpu_types(plan: FleetPlan) -> tuple[str, ...]:
+    """GPU types bought, in the order of the plan, each once."""
+    return tuple(dict.fromkeys(purchase.gpu for purchase in plan.purchases))
+
+
+def purchase_of(plan: FleetPlan, pool: Pool) -> Purchase:
+    """The purchase whose instances the pool runs on.
+
+    Raises
+    ------
+    PlannerError
+        If the plan buys nothing of the pool's offer.
+    """
+    for purchase in plan.purchases:
+        if purchase.offer_id == pool.offer_id:
+            return purchase
+    raise PlannerError(f"the plan cannot be reported: pool {pool.name} runs on {pool.offer_id}, which is not bought")
+
+
+def margin(pool: Pool, word: str) -> Margin | None:
+    """The pool's first margin whose constraint names ``word`` (such as ``tpot``), if there is one."""
+    return next((m for m in pool.margins if word in m.constraint.casefold()), None)
+
+
+def broken(pool: Pool) -> int:
+    """Constraints of the pool that the recomputation found violated."""
+    return sum(not m.satisfied for m in pool.margins)
+
+
+def budget(plan: FleetPlan) -> QuotaUse | None:
+    """The budget row, told from quotas by its unit (USD)."""
+    return next((q for q in plan.quotas if q.unit.casefold() == USD_UNIT), None)
+
+
+def gpu_quotas(plan: FleetPlan) -> tuple[QuotaUse, ...]:
+    """Quota and stock rows, without the budget."""
+    return tuple(q for q in plan.quotas if q.unit.casefold() != USD_UNIT)
+
+
+def prompt_band(pool: Pool) -> str:
+    """The prompt lengths that are routed to the pool, in words."""
+    if pool.prompt_hi_tokens is None:
+        return "all" if pool.prompt_lo_tokens == 0 else f"{pool.prompt_lo_tokens:,} and more"
+    return f"{pool.prompt_lo_tokens:,} to {pool.prompt_hi_tokens - 1:,}"
+
+
+def direct_usd(plan: FleetPlan, pool: Pool) -> float:
+    """Cost of the GPUs that the pool holds, at the price of a bought GPU, USD."""
+    bought = [p for p in plan.purchases if p.offer_id == pool.offer_id]
+    return sum(p.usd for p in bought) * pool.gpus / sum(p.gpus_bought for p in bought)
+
+
+def pool_usd(plan: FleetPlan, pool: Pool) -> float:
+    """Cost of the pool with its share of idle GPUs: cost of the offer × its share of GPUs used on the offer, USD."""
+    usd = sum(p.usd for p in plan.purchases if p.offer_id == pool.offer_id)
+    return usd * pool.gpus / sum(other.gpus for other in plan.pools if other.offer_id == pool.offer_id)
+
+
+def runner_up(pool: Pool) -> str:
+    """The next best configuration and what it would cost more."""
+    if pool.runner_up is None:
+        return "none found"
+    return f"{pool.runner_up.description} (+{pool.runner_up.extra_usd:,.0f} USD)"

@@ -1,0 +1,1 @@
+"""One module for each sheet; each has ``build(plan) -> Sheet``."""

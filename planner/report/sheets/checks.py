@@ -1,0 +1,211 @@
+"""Checks: every statement that the workbook makes about itself; each can fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openpyxl.workbook.defined_name import DefinedName
+from openpyxl.worksheet.worksheet import Worksheet
+
+from planner.plan import FleetPlan
+from planner.report import facts
+from planner.report.sheets import cover, inputs, summary
+from planner.report.style import COUNT, MTOK, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
+from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
+
+ALL_CHECKS = "all_checks"
+"""Defined name of the one cell that says whether every check passes (1/0)."""
+
+
+class Rule(StrEnum):
+    """How left and right must compare."""
+
+    EQUAL = "equal"
+    AT_MOST = "at most"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement: left compared with right, within a tolerance."""
+
+    text: str
+    left: Formula
+    rule: Rule
+    right: Formula | int
+    tolerance: str
+    where: str
+    number: str = COUNT
+
+
+_TOTAL = Formula("=tblCost[Cost, USD]#total")
+
+
+def checks(plan: FleetPlan) -> tuple[Check, ...]:
+    """All checks of the workbook, in order."""
+    budget = (_within_budget(),) if facts.budget(plan) else ()
+    return (*_money(), *budget, *_fleet(), *_promises(), *_record(), *_soundness())
+
+
+def _usd(text: str, left: Formula, right: Formula, where: str) -> Check:
+    return Check(text, left, Rule.EQUAL, right, inputs.TOLERANCE_USD, where, USD_CENTS)
+
+
+def _none(text: str, left: str, where: str) -> Check:
+    """A count that must be 0."""
+    return Check(text, Formula(left), Rule.EQUAL, 0, inputs.TOLERANCE, where)
+
+
+def _money() -> tuple[Check, ...]:
+    by_pool = Formula("=tblPlan[Cost, USD]#total+SUMIFS(tblCost[Cost, USD],tblCost[GPUs used],0)")
+    return (
+        _usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Cover"),
+        _usd("Cost by model equals cost by purchase", Formula("=tblModels[Cost, USD]#total"), _TOTAL, "Cost"),
+        _usd("Cost by pool equals cost by purchase", by_pool, _TOTAL, "Plan, Cost"),
+        _usd("Cost by GPU type equals cost by purchase", Formula("=tblGpuTypes[Cost, USD]#total"), _TOTAL, "Cost"),
+        Check(
+            "USD per 1M tokens by use equals the plan's",
+            Formula("=<1>", (summary.BY_USE,)),
+            Rule.EQUAL,
+            Formula("=<1>", (cover.BY_USE,)),
+            inputs.TOLERANCE,
+            "Summary, Cover",
+            USD_RATE,
+        ),
+    )
+
+
+def _within_budget() -> Check:
+    limit = Formula("=<1>", (inputs.BUDGET,))
+    return Check(
+        "Cost is within the budget", _TOTAL, Rule.AT_MOST, limit, inputs.TOLERANCE_USD, "Cost, Inputs", USD_CENTS
+    )
+
+
+def _fleet() -> tuple[Check, ...]:
+    return (
+        Check(
+            "GPUs of all pools equal the plan's",
+            Formula("=tblPlan[GPUs]#total"),
+            Rule.EQUAL,
+            Formula("=<1>", (cover.GPUS_USED,)),
+            inputs.TOLERANCE,
+            "Plan, Cover",
+        ),
+        _none("Offers where pools use more GPUs than bought", '=COUNTIF(tblCost[GPUs idle],"<0")', "Cost"),
+        _none("Pools whose replicas do not fit the instances", "=COUNTIF(tblFit[Replicas fit (1/0)],0)", "Fit"),
+        _none("Pools with fewer replicas than needed and spare", "=COUNTIF(tblFit[Replicas enough (1/0)],0)", "Fit"),
+        _none("Quotas and stocks exceeded", "=COUNTIF(tblLimits[Within (1/0)],0)", "Cost"),
+    )
+
+
+def _promises() -> tuple[Check, ...]:
+    return (
+        _none("Pools whose live tokens exceed the KV pool", "=COUNTIF(tblFit[Tokens fit (1/0)],0)", "Fit"),
+        _none("Pools that miss the TPOT target", "=COUNTIF(tblFit[TPOT met (1/0)],0)", "Fit"),
+        _none("Pools that miss the TTFT target", "=COUNTIF(tblFit[TTFT met (1/0)],0)", "Fit"),
+        _none("Models that refuse more than the tail budget", "=COUNTIF(tblModels[Within tail (1/0)],0)", "Cost"),
+        _none("Constraints broken when the plan was recomputed", "=tblFit[Constraints broken]#total", "Fit"),
+    )
+
+
+def _record() -> tuple[Check, ...]:
+    return (
+        Check(
+            "Served tokens equal the plan's, M tokens",
+            Formula("=tblPlan[Served, M tokens]#total"),
+            Rule.EQUAL,
+            Formula("=<1>", (cover.SERVED,)),
+            inputs.TOLERANCE,
+            "Plan, Cover",
+            MTOK,
+        ),
+        _none("Inputs that differ from the solved ones", "=SUM(tblInputs[Changed (1/0)])", "Inputs"),
+        _none(
+            "Inputs without source or owner",
+            "=COUNTBLANK(tblInputs[Source])+COUNTBLANK(tblInputs[Owner])",
+            "Inputs",
+        ),
+        _none("Prices older than the limit", "=SUM(tblInputs[Price too old (1/0)])", "Inputs"),
+    )
+
+
+def _soundness() -> tuple[Check, ...]:
+    counted = "COUNT(tblPlan[Cost, USD])+COUNT(tblCost[Cost, USD])+COUNT(tblModels[Cost, USD])"
+    return (
+        Check(
+            "Solver status is optimal (1/0)",
+            Formula('=IF(<1>="optimal",1,0)', (cover.STATUS,)),
+            Rule.EQUAL,
+            1,
+            inputs.TOLERANCE,
+            "Cover",
+        ),
+        Check(
+            "Gap to the proven bound is within the target",
+            Formula("=<1>", (cover.GAP,)),
+            Rule.AT_MOST,
+            Formula("=<1>", (inputs.GAP_TARGET,)),
+            inputs.TOLERANCE,
+            "Cover, Inputs",
+            SHARE_FINE,
+        ),
+        Check(
+            "No error values: cost cells that are numbers",
+            Formula(f"={counted}"),
+            Rule.EQUAL,
+            Formula(f"={counted.replace('COUNT(', 'ROWS(')}"),
+            inputs.TOLERANCE,
+            "Plan, Cost",
+        ),
+    )
+
+
+def build(plan: FleetPlan) -> Sheet:
+    """The Checks sheet."""
+    rows = checks(plan)
+    numbers = tuple(check.number for check in rows)
+    columns = (
+        Column("No", 8, tuple(range(1, len(rows) + 1))),
+        Column("Check", 58, tuple(check.text for check in rows)),
+        Column("Left", 17, tuple(check.left for check in rows), Kind.LINK, numbers),
+        Column("Rule", 9, tuple(check.rule for check in rows)),
+        Column("Right", 17, tuple(check.right for check in rows), Kind.LINK, numbers),
+        Column("Tolerance", 12, tuple(Formula("=<1>", (c.tolerance,)) for c in rows), Kind.LINK, "0.00####"),
+        Column(
+            "Difference",
+            14,
+            Formula(f'=IF([Rule]="{Rule.EQUAL}",ABS([Left]-[Right]),MAX(0,[Left]-[Right]))'),
+            Kind.FORMULA,
+            numbers,
+        ),
+        Column("Pass (1/0)", 8, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
+        Column("Result", 9, Formula('=IF([Pass (1/0)]=1,"PASS","FAIL")'), Kind.FORMULA),
+        Column("Sheets to look at", 20, tuple(check.where for check in rows)),
+    )
+    return Sheet(
+        "Checks",
+        "Checks",
+        "Left is compared with right by the rule and the tolerance. A check that cannot be calculated fails. "
+        "Cell A3 (name all_checks) is 1 when every check passes.",
+        "Statements that must hold; one cell sums them up",
+        RED,
+        (Table("tblChecks", "Checks", FIRST_TABLE_ROW, columns, len(rows)),),
+        finish=_finish,
+    )
+
+
+def _finish(sheet: Worksheet, book: Book) -> None:
+    """Write the one cell that sums up all checks, and the words that every sheet shows."""
+    total = book.resolve(Formula("=MIN(tblChecks[Pass (1/0)])"), "Checks")
+    words = book.resolve(
+        Formula(
+            '=IF(A3=1,"ALL "&ROWS(tblChecks[No])&" CHECKS PASS",'
+            'COUNTIF(tblChecks[Pass (1/0)],0)&" OF "&ROWS(tblChecks[No])&" CHECKS FAIL")'
+        ),
+        "Checks",
+    )
+    sheet["A3"], sheet["B3"] = total, words
+    workbook = sheet.parent
+    if workbook is not None:
+        workbook.defined_names[ALL_CHECKS] = DefinedName(ALL_CHECKS, attr_text="Checks!$A$3")

@@ -1,0 +1,184 @@
+"""Cover: which plan this is, whether it holds, how to read it, and who signs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openpyxl.styles import Border, Side
+from openpyxl.worksheet.hyperlink import Hyperlink
+from openpyxl.worksheet.worksheet import Worksheet
+
+from planner.plan import FleetPlan
+from planner.report import facts, style
+from planner.report.style import COUNT, GENERAL, MTOK, NAVY, SHARE_FINE, USD_CENTS, USD_RATE, Kind
+from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, Value
+
+OBJECTIVE = "solve/objective_usd"
+BOUND = "solve/bound_usd"
+GAP = "solve/gap"
+STATUS = "solve/status"
+BY_USE = "solve/usd_per_mtok_by_use"
+GPUS_USED = "solve/gpus_used"
+SERVED = "solve/served_mtok"
+
+SHEET_COUNT = 8
+_SIGNERS = ("Prepared by", "Reviewed by", "Approved by")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the record of the run."""
+
+    id: str
+    text: str
+    value: Value
+    note: str = ""
+    kind: Kind = Kind.RESULT
+    number: str = GENERAL
+
+
+def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
+    """The record of the run."""
+    solve, text = plan.solve, Kind.TEXT
+    used = sum(pool.gpus for pool in plan.pools)
+    gap = Formula("=IF(<1>>0,(<1>-<2>)/<1>,0)", (OBJECTIVE, BOUND))
+    horizon = f"{plan.horizon_start} to {plan.horizon_end}"
+    return (
+        Fact("run/status", "Status", "DRAFT", "final once signed below", text),
+        Fact("run/title", "Plan", plan.title, "", text),
+        Fact("run/horizon", "Horizon", horizon, "the end day is not part of it", text),
+        Fact("run/owner", "Owner", plan.owner, "", text),
+        Fact("run/id", "Run", plan.run_id, f"planner {plan.planner_version}; digest over inputs and settings", text),
+        Fact("run/at", "Generated", f"{facts.created_utc(plan):%Y-%m-%d %H:%M} UTC", "", text),
+        Fact(
+            "run/currency", "Currency", plan.currency, "nominal; prices as the providers list them, no tax added", text
+        ),
+        Fact(
+            "solve/by",
+            "Solver",
+            f"{solve.solver} {solve.solver_version}",
+            f"threads {solve.threads}, seed {solve.seed}",
+        ),
+        Fact(STATUS, "Solver status", str(solve.status), "optimal: proven within the gap target"),
+        Fact(OBJECTIVE, "Objective, USD", solve.objective, "cost of the horizon when solved", number=USD_CENTS),
+        Fact(BOUND, "Proven bound, USD", solve.bound, "no fleet that serves these tokens costs less", number=USD_CENTS),
+        Fact(GAP, "Gap to the bound", gap, "(objective - bound) / objective", Kind.FORMULA, SHARE_FINE),
+        Fact(GPUS_USED, "GPUs used by pools", used, "when solved", number=COUNT),
+        Fact(SERVED, "Served, M tokens", _served(plan), "when solved, input and output", number=MTOK),
+        Fact(BY_USE, "USD per 1M by use", plan.totals.usd_per_mtok_by_use, "when solved", number=USD_RATE),
+    )
+
+
+def _served(plan: FleetPlan) -> float:
+    return plan.totals.served_input_mtok + plan.totals.served_output_mtok
+
+
+def _run_table(plan: FleetPlan) -> Table:
+    rows = run_facts(plan)
+    columns = (
+        Column("Item", 26, tuple(fact.text for fact in rows)),
+        Column(
+            "Value",
+            50,
+            tuple(fact.value for fact in rows),
+            tuple(fact.kind for fact in rows),
+            tuple(fact.number for fact in rows),
+            left=True,
+        ),
+        Column("Note", 62, tuple(fact.note for fact in rows)),
+    )
+    return Table("tblRun", "Cover", FIRST_TABLE_ROW, columns, len(rows))
+
+
+def _files_table(plan: FleetPlan, top: int) -> Table:
+    files = plan.inputs
+    columns = (
+        Column("Role", 26, tuple(file.role for file in files) or ("none",)),
+        Column("File", 50, tuple(file.path for file in files) or ("",)),
+        Column("sha256", 62, tuple(file.sha256 for file in files) or ("",)),
+    )
+    return Table("tblFiles", "Cover", top, columns, max(1, len(files)), "Input files")
+
+
+def addresses(plan: FleetPlan) -> dict[str, str]:
+    """Addresses of the record's values."""
+    table = _run_table(plan)
+    return {fact.id: table.address("Value", i) for i, fact in enumerate(run_facts(plan))}
+
+
+def build(plan: FleetPlan) -> Sheet:
+    """The Cover sheet: the record, then sign-off, index and legend, then the input files."""
+    run = _run_table(plan)
+    signoff = run.bottom + 2
+    index = signoff + len(_SIGNERS) + 3
+    legend = index + SHEET_COUNT + 3
+    files = _files_table(plan, legend + len(style.MEANING) + 4)
+
+    def finish(sheet: Worksheet, book: Book) -> None:
+        sheet["B3"] = "=Summary!$B$3"
+        sheet["B3"].font, sheet["B3"].alignment = style.BIG, style.HEADLINE_ALIGN
+        _sign_off(sheet, signoff)
+        _index(sheet, index, book)
+        _legend(sheet, legend)
+
+    return Sheet(
+        "Cover",
+        f"Fleet plan: {plan.title}",
+        "Which GPUs to rent for self-hosted language models, what they cost, and why. All money in USD.",
+        "Which plan this is, whether it holds, who signs it",
+        NAVY,
+        (run, files),
+        finish=finish,
+    )
+
+
+def _heading(sheet: Worksheet, row: int, text: str) -> None:
+    cell = sheet.cell(row, 1, text)
+    cell.font = style.HEADING
+
+
+def _header(sheet: Worksheet, row: int, texts: tuple[str, ...]) -> None:
+    for column, text in enumerate(texts, start=1):
+        cell = sheet.cell(row, column, text)
+        cell.font, cell.fill, cell.alignment = style.HEADER, style.HEADER_FILL, style.HEADER_TEXT_ALIGN
+
+
+def _text(sheet: Worksheet, row: int, column: int, text: str) -> None:
+    cell = sheet.cell(row, column, text)
+    cell.font, cell.alignment = style.FONTS[Kind.TEXT], style.TEXT_ALIGN
+
+
+def _sign_off(sheet: Worksheet, top: int) -> None:
+    _heading(sheet, top, "Sign-off")
+    _header(sheet, top + 1, ("Role", "Name", "Date and signature"))
+    line = Border(bottom=Side(style="thin", color="404040"))
+    for row, role in enumerate(_SIGNERS, start=top + 2):
+        _text(sheet, row, 1, role)
+        sheet.row_dimensions[row].height = 22
+        for column in (2, 3):
+            cell = sheet.cell(row, column)
+            cell.border, cell.fill, cell.font = line, style.FILLS[Kind.INPUT], style.FONTS[Kind.INPUT]
+            cell.protection = style.UNLOCKED
+
+
+def _index(sheet: Worksheet, top: int, book: Book) -> None:
+    _heading(sheet, top, "Sheets")
+    _header(sheet, top + 1, ("Sheet", "Holds", "Tables"))
+    for row, item in enumerate(book.sheets, start=top + 2):
+        link = sheet.cell(row, 1, item.name)
+        link.hyperlink = Hyperlink(ref=link.coordinate, location=f"'{item.name}'!A1", display=item.name)
+        link.font, link.alignment = style.HYPERLINK, style.TEXT_ALIGN
+        _text(sheet, row, 2, item.holds)
+        _text(sheet, row, 3, ", ".join(table.name for table in item.tables))
+
+
+def _legend(sheet: Worksheet, top: int) -> None:
+    _heading(sheet, top, "Colours")
+    _header(sheet, top + 1, ("Looks like", "Is", "Meaning"))
+    for row, (kind, meaning) in enumerate(style.MEANING.items(), start=top + 2):
+        cell = sheet.cell(row, 1, "1,234")
+        cell.font, cell.alignment = style.FONTS[kind], style.NUMBER_ALIGN
+        if kind in style.FILLS:
+            cell.fill = style.FILLS[kind]
+        _text(sheet, row, 2, kind.value)
+        _text(sheet, row, 3, meaning)

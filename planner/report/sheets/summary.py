@@ -1,0 +1,256 @@
+"""Summary: the plan on one page: money, tokens, unit cost, what binds, two charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openpyxl.chart import BarChart, Reference
+from openpyxl.chart.axis import ChartLines
+from openpyxl.chart.data_source import AxDataSource, StrRef
+from openpyxl.chart.label import DataLabelList
+from openpyxl.chart.layout import Layout, ManualLayout
+from openpyxl.chart.shapes import GraphicalProperties
+from openpyxl.chart.text import RichText, Text
+from openpyxl.chart.title import Title
+from openpyxl.drawing.line import LineProperties
+from openpyxl.drawing.text import CharacterProperties, Paragraph, ParagraphProperties, RegularTextRun
+from openpyxl.utils import column_index_from_string
+from openpyxl.worksheet.worksheet import Worksheet
+
+from planner.plan import FleetPlan
+from planner.report import facts, style
+from planner.report.sheets import cover
+from planner.report.style import COUNT, MTOK, NAVY, SHARE, SHARE_FINE, USD, USD_RATE, Kind
+from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
+
+COST = "summary/cost_usd"
+GPUS = "summary/gpus"
+BY_RESERVATION = "summary/usd_per_mtok_by_reservation"
+BY_USE = "summary/usd_per_mtok_by_use"
+_KEY_MEASURES = 3
+PLOT_AREA = (0.24, 0.14, 0.62, 0.62)
+"""Left, top, width and height of the bars, share of the chart: names and figures stand in the rest."""
+CHART_CM = (8, 16)
+"""Least height, and width, of a chart."""
+_BARS_PER_CM = 2
+CHART_ROWS = 16
+"""Rows from one chart to the next."""
+CHART_ALT = {
+    "Cost by GPU type": "Bar chart: cost of the horizon in USD for each GPU type bought; the figures stand on the Cost "
+    "sheet, block Cost by GPU type.",
+    "Cost by model": "Bar chart: cost of the horizon in USD for each model, idle GPUs included; the figures stand on "
+    "the Cost sheet, block Cost by model.",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the summary."""
+
+    id: str
+    text: str
+    value: Formula
+    unit: str
+    number: str
+    meaning: str
+
+
+def _total(table: str, header: str) -> Formula:
+    return Formula(f"={table}[{header}]#total")
+
+
+def measures(plan: FleetPlan) -> tuple[Measure, ...]:
+    """The figures of the summary, most important first."""
+    tokens = "tblPlan[Served, M tokens]#total"
+    per_token = Formula(f"=IF({tokens}>0,tblCost[Cost, USD]#total/{tokens},0)")
+    busy = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Busy share])"
+    by_use = Formula(f"=IF({tokens}>0,{busy}/{tokens},0)")
+    refused = Formula("=tblFit[Refused, requests]#total/MAX(1,tblFit[Requests offered]#total)")
+    split = Formula(f"=IF({tokens}>0,tblPlan[Served output, M tokens]#total/{tokens},0)")
+    return (
+        Measure(
+            COST, "Cost of the horizon", _total("tblCost", "Cost, USD"), "USD", USD, "All instances, every hour paid"
+        ),
+        Measure(
+            BY_RESERVATION,
+            "USD per 1M served tokens, by reservation",
+            per_token,
+            "USD per 1M",
+            USD_RATE,
+            "All that is paid, over input and output tokens served",
+        ),
+        Measure(
+            BY_USE,
+            "USD per 1M served tokens, by use",
+            by_use,
+            "USD per 1M",
+            USD_RATE,
+            "Only the busy share of the GPUs that pools hold, over the same tokens",
+        ),
+        Measure(GPUS, "GPUs bought", _total("tblCost", "GPUs bought"), "GPU", COUNT, "Whole instances"),
+        Measure("summary/used", "GPUs used by pools", _total("tblPlan", "GPUs"), "GPU", COUNT, "Replicas x TP"),
+        Measure(
+            "summary/idle",
+            "Cost of idle GPUs",
+            _total("tblCost", "Of which idle GPUs, USD"),
+            "USD",
+            USD,
+            "Bought with whole instances, used by no pool; in the cost above",
+        ),
+        Measure("summary/hours", "GPU-hours", _total("tblCost", "GPU-hours"), "GPU-h", COUNT, "GPUs bought x hours"),
+        Measure("summary/tokens", "Served tokens", Formula(f"={tokens}"), "M tokens", MTOK, "Input and output"),
+        Measure(
+            "summary/input",
+            "of which input",
+            _total("tblPlan", "Served input, M tokens"),
+            "M tokens",
+            MTOK,
+            "Prompt tokens, cached ones included",
+        ),
+        Measure(
+            "summary/output",
+            "of which output",
+            _total("tblPlan", "Served output, M tokens"),
+            "M tokens",
+            MTOK,
+            "Generated tokens",
+        ),
+        Measure("summary/split", "Output share of tokens", split, "share", SHARE, "Output over served tokens"),
+        Measure("summary/refused", "Requests refused", refused, "share", SHARE_FINE, "Longer than max_model_len"),
+        Measure(
+            "summary/bound",
+            "Proven lower bound",
+            Formula("=<1>", (cover.BOUND,)),
+            "USD",
+            USD,
+            "No fleet that serves these tokens costs less",
+        ),
+        Measure(
+            "summary/gap",
+            "Gap to the bound",
+            Formula("=<1>", (cover.GAP,)),
+            "share",
+            SHARE_FINE,
+            "Most that is left to save",
+        ),
+        Measure(
+            "summary/warnings",
+            "Warnings to read",
+            Formula("=ROWS(tblWarnings[No])" if plan.warnings else "=ROWS(tblWarnings[No])-1"),
+            "count",
+            '0;-0;"none"',
+            "Sheet Warnings",
+        ),
+    )
+
+
+def _measure_table(plan: FleetPlan) -> Table:
+    rows = measures(plan)
+    columns = (
+        Column("Measure", 43, tuple(row.text for row in rows)),
+        Column("Value", 16, tuple(row.value for row in rows), Kind.LINK, tuple(row.number for row in rows)),
+        Column("Unit", 20, tuple(row.unit for row in rows)),
+        Column("Meaning", 62, tuple(row.meaning for row in rows)),
+    )
+    return Table("tblSummary", "Summary", FIRST_TABLE_ROW, columns, len(rows))
+
+
+def _binding_table(plan: FleetPlan, top: int) -> Table:
+    pools = plan.pools
+    columns = (
+        Column("Pool", 43, tuple(pool.name for pool in pools)),
+        Column("Cost, USD", 16, Formula("=tblPlan[Cost, USD]@"), Kind.LINK, USD),
+        Column("USD per 1M tokens", 20, Formula("=tblPlan[USD per 1M served tokens]@"), Kind.LINK, USD_RATE),
+        Column(
+            "Binding constraint, and why", 62, tuple(f"{p.binding_constraint}: {p.why}" for p in pools), Kind.RESULT
+        ),
+    )
+    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by pool")
+
+
+def addresses(plan: FleetPlan) -> dict[str, str]:
+    """Addresses of the measures."""
+    table = _measure_table(plan)
+    return {measure.id: table.address("Value", i) for i, measure in enumerate(measures(plan))}
+
+
+def build(plan: FleetPlan) -> Sheet:
+    """The Summary sheet."""
+    table = _measure_table(plan)
+    return Sheet(
+        "Summary",
+        f"Summary: {plan.title}",
+        f"{plan.horizon_start} to {plan.horizon_end} (end exclusive), {plan.currency}, nominal. Tokens in millions.",
+        "Cost, tokens, unit cost and what binds, on one page",
+        NAVY,
+        (table, _binding_table(plan, table.bottom + 3)),
+        finish=lambda sheet, book: _finish(sheet, book, len(facts.models(plan))),
+    )
+
+
+def headline(sheet: Worksheet, book: Book) -> None:
+    """One sentence with the money, beside the words of the checks."""
+    words = '="USD "&TEXT(<1>,"#,##0")&" for "&TEXT(<2>,"#,##0")&" GPUs; USD "&TEXT(<3>,"0.00")&" per 1M tokens"'
+    cell = sheet["B3"]
+    cell.value = book.resolve(Formula(words, (COST, GPUS, BY_RESERVATION)), sheet.title)
+    cell.font, cell.alignment = style.BIG, style.HEADLINE_ALIGN
+
+
+def _finish(sheet: Worksheet, book: Book, models: int) -> None:
+    headline(sheet, book)
+    for i in range(_KEY_MEASURES):
+        for column in ("A", "B"):
+            cell = sheet[f"{column}{FIRST_TABLE_ROW + 1 + i}"]
+            cell.font = style.BOLD
+    sheet.column_dimensions["E"].width = 3
+    _charts(sheet, book, models)
+
+
+def _charts(sheet: Worksheet, book: Book, models: int) -> None:
+    """Two bar charts to the right of the tables."""
+    gpu_types, by_model = book.tables["tblGpuTypes"], book.tables["tblModels"]
+    charts = (
+        _bar(sheet, gpu_types, "GPU", gpu_types.rows, "Cost by GPU type"),
+        _bar(sheet, by_model, "Model", models, "Cost by model"),
+    )
+    for chart, row in zip(charts, (FIRST_TABLE_ROW, FIRST_TABLE_ROW + CHART_ROWS), strict=True):
+        sheet.add_chart(chart, f"F{row}")
+
+
+def _words(text: str, size: int) -> Title:
+    """A chart's or axis' title in hundredths of a point."""
+    properties = CharacterProperties(sz=size, b=True)
+    run = RegularTextRun(rPr=properties, t=text)
+    paragraph = Paragraph(pPr=ParagraphProperties(defRPr=properties), r=[run])
+    return Title(tx=Text(rich=RichText(p=[paragraph])), overlay=False)
+
+
+def _bar(sheet: Worksheet, table: Table, label: str, rows: int, title: str) -> BarChart:
+    """Horizontal bars, one a row of the table, largest names readable; axes shown, values printed on the bars."""
+    workbook = sheet.parent
+    if workbook is None:
+        raise ValueError("a chart needs a workbook")
+    source = workbook[table.sheet]
+    values = column_index_from_string(table.letter("Cost, USD"))
+    letter, last = table.letter(label), table.first + rows - 1
+    chart = BarChart()
+    chart.type = "bar"
+    chart.title, chart.legend, chart.gapWidth = _words(title, 1200), None, 60
+    chart.height, chart.width = max(CHART_CM[0], rows // _BARS_PER_CM), CHART_CM[1]
+    x, y, width, height = PLOT_AREA
+    chart.layout = Layout(
+        manualLayout=ManualLayout(layoutTarget="inner", xMode="edge", yMode="edge", x=x, y=y, w=width, h=height)
+    )
+    chart.add_data(Reference(source, min_col=values, min_row=table.first, max_row=last))
+    chart.x_axis.title, chart.y_axis.title = _words(label, 900), _words("USD thousand for the horizon", 900)
+    chart.y_axis.majorGridlines = ChartLines(spPr=GraphicalProperties(ln=LineProperties(solidFill="D9D9D9")))
+    chart.x_axis.delete = chart.y_axis.delete = False
+    chart.x_axis.scaling.orientation = "maxMin"
+    chart.y_axis.number_format, chart.y_axis.crosses = "#,##0,", "max"
+    series = chart.series[0]
+    series.cat = AxDataSource(strRef=StrRef(f"'{table.sheet}'!${letter}${table.first}:${letter}${last}"))
+    series.graphicalProperties = GraphicalProperties(solidFill=NAVY)
+    series.dLbls = DataLabelList(
+        showVal=True, showSerName=False, showCatName=False, showLegendKey=False, numFmt="#,##0"
+    )
+    return chart

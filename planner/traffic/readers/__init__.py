@@ -1,0 +1,54 @@
+"""One module per log format, behind one interface; the format is told from the head of the file."""
+
+from __future__ import annotations
+
+from planner.errors import InputError, Problem
+from planner.traffic.readers.azure import Azure
+from planner.traffic.readers.base import Reader
+from planner.traffic.readers.head import Head
+from planner.traffic.readers.litellm import LiteLLM
+from planner.traffic.readers.mooncake import Mooncake
+from planner.traffic.readers.plain import Plain
+from planner.traffic.readers.servegen import ServeGen
+
+READERS: tuple[Reader, ...] = (Azure(), LiteLLM(), Mooncake(), ServeGen(), Plain())
+"""In the order in which they are asked whether a file is theirs."""
+
+
+def find_reader(log_format: str, heads: tuple[Head, ...], *, mapped: bool) -> Reader:
+    """The reader for the files: the one that was named, or the one that claims every file.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, no reader claims a file, or the files are of different formats.
+    """
+    by_name = {reader.name: reader for reader in READERS}
+    if log_format != "auto":
+        if log_format not in by_name:
+            fix = f"Use one of: auto, {', '.join(by_name)}"
+            raise InputError(Problem("--format", f"'{log_format}' is not a log format", fix))
+        return by_name[log_format]
+    if mapped:
+        return by_name["plain"]
+    claims = [next((reader for reader in READERS if reader.claims(head)), None) for head in heads]
+    unknown = [_unknown(head) for head, reader in zip(heads, claims, strict=True) if reader is None]
+    if unknown:
+        raise InputError(unknown)
+    found = [reader for reader in claims if reader is not None]
+    if len({reader.name for reader in found}) > 1:
+        raise InputError(
+            [
+                Problem(
+                    str(head.path), f"is {reader.name}, but all files of one run must be of one format", "Ingest apart"
+                )
+                for head, reader in zip(heads, found, strict=True)
+            ]
+        )
+    return found[0]
+
+
+def _unknown(head: Head) -> Problem:
+    shown = ", ".join(column[:40] for column in head.columns[:12])
+    fix = "Name the columns with --map timestamp=COLUMN,prompt=COLUMN,output=COLUMN, or give --format"
+    return Problem(str(head.path), f"is in no known log format (columns: {shown})", fix, row="1")

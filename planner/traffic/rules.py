@@ -1,0 +1,66 @@
+"""The named rules by which a row of a log is dropped; every dropped row is counted under one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.traffic.buckets import MAX_TOKENS
+
+
+class Rule(StrEnum):
+    """Why a row was dropped, in the order in which the rules are tried."""
+
+    MALFORMED = "malformed line"
+    OTHER_MODEL = "other model"
+    BAD_TIMESTAMP = "unparseable timestamp"
+    IMPLAUSIBLE_TIMESTAMP = "implausible timestamp"
+    OUTSIDE_WINDOW = "outside the window"
+    CACHE_HIT = "response-cache hit"
+    FAILED = "failed request"
+    MISSING_TOKENS = "missing token count"
+    NOT_WHOLE_TOKENS = "token count is not a whole number"
+    NEGATIVE_TOKENS = "negative token count"
+    ABSURD_TOKENS = "absurd token count"
+    ZERO_TOKENS = "zero prompt tokens"
+    NO_LENGTH_LAW = "no published length law"
+    DUPLICATE = "duplicate request id"
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What a rule means and whether its rows still count as arrivals."""
+
+    offered: bool
+    """True: dropped from the length law, but counted in the offered rate and in the bursts."""
+    why: str
+
+
+TREATMENTS: dict[Rule, Treatment] = {
+    Rule.MALFORMED: Treatment(False, "the line does not have the columns of the header, or is not valid text or JSON"),
+    Rule.OTHER_MODEL: Treatment(False, "the row belongs to a model that was not asked for"),
+    Rule.BAD_TIMESTAMP: Treatment(False, "the time stamp cannot be read"),
+    Rule.IMPLAUSIBLE_TIMESTAMP: Treatment(False, "the time stamp is before 2015, after 2100, or negative"),
+    Rule.OUTSIDE_WINDOW: Treatment(False, "the row lies outside the window that was asked for"),
+    Rule.CACHE_HIT: Treatment(False, "answered from the proxy's response cache: no GPU work"),
+    Rule.FAILED: Treatment(True, "the request failed: unmet demand, without trustworthy lengths"),
+    Rule.MISSING_TOKENS: Treatment(True, "prompt or output token count is empty"),
+    Rule.NOT_WHOLE_TOKENS: Treatment(True, "token count is text, NaN, infinite or fractional"),
+    Rule.NEGATIVE_TOKENS: Treatment(True, "token count is below zero"),
+    Rule.ABSURD_TOKENS: Treatment(True, f"token count above {MAX_TOKENS:,}, longer than any model's context"),
+    Rule.ZERO_TOKENS: Treatment(True, "no request has an empty prompt: the count was lost (interrupted stream)"),
+    Rule.NO_LENGTH_LAW: Treatment(True, "the sample publishes a rate but no lengths for this client and period"),
+    Rule.DUPLICATE: Treatment(False, "the same request id appears again; the first kept one counts"),
+}
+
+CODES: dict[Rule, int] = {rule: code for code, rule in enumerate(Rule)}
+"""Rule to the small integer that marks a staged row; a kept row has none."""
+
+
+def offered_codes() -> str:
+    """Codes of the rules whose rows count as arrivals, as an SQL list."""
+    return ", ".join(str(CODES[rule]) for rule in Rule if TREATMENTS[rule].offered)
+
+
+OFFERED_SQL = f"(verdict IS NULL OR verdict IN ({offered_codes()}))"
+"""SQL condition: the staged row counts as an arrival."""

@@ -1,0 +1,177 @@
+"""`load_traffic`: the canonical distribution of one model, from a canonical folder or straight from raw logs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.errors import InputError, Problem
+from planner.traffic.canonical import MANIFEST, TABLES, Canonical, digest, is_canonical, read
+from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.readers.base import OptionValue
+from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
+
+MINUTE_US = 60_000_000
+
+
+def load_traffic(
+    path: Path,
+    *,
+    log_format: str = "auto",
+    model: str = "",
+    options: Mapping[str, OptionValue] | None = None,
+    name: str,
+) -> Traffic:
+    """Read one model's traffic.
+
+    Parameters
+    ----------
+    path
+        A canonical folder, a log file, or a folder of log files of one format.
+    log_format
+        ``auto``, or the name of a reader; not used for a canonical folder.
+    model
+        The model inside the log; needed only where the log holds several.
+    options
+        ``map`` (``timestamp=ts,prompt=in,output=out``), ``alias`` (``alias=model,...``), ``tz``, and the options of
+        the reader.
+    name
+        What the model is called from here on.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be read, or the model is not in it or not the only one.
+    """
+    options = options or {}
+    if path.is_dir() and is_canonical(path):
+        canonical = read(path)
+        files = [path / MANIFEST, *(path / f"{table}.parquet" for table in TABLES)]
+        return to_traffic(canonical, model=model, name=name, where=path, sha256=digest(files))
+    canonical = ingest(_order(path, log_format, model, options))
+    return to_traffic(canonical, model=model, name=name, where=path, sha256=canonical.manifest["files_sha256"])
+
+
+def _order(path: Path, log_format: str, model: str, options: Mapping[str, OptionValue]) -> Order:
+    own = {key: value for key, value in options.items() if key not in ("map", "alias", "tz")}
+    return Order(
+        files=log_files(path),
+        log_format=log_format,
+        model=model,
+        mapping=parse_pairs("map", str(options.get("map", ""))),
+        aliases=parse_pairs("alias", str(options.get("alias", ""))),
+        time_zone=str(options.get("tz", "UTC")),
+        options=own,
+    )
+
+
+def parse_pairs(where: str, text: str) -> dict[str, str]:
+    """``a=b,c=d`` as a mapping.
+
+    Raises
+    ------
+    InputError
+        If a part is no pair or a key comes twice.
+    """
+    pairs: dict[str, str] = {}
+    for part in (piece.strip() for piece in text.split(",") if piece.strip()):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value):
+            raise InputError(Problem(where, f"'{part}' is not of the form name=value"))
+        if key in pairs:
+            raise InputError(Problem(where, f"'{key}' is given twice"))
+        pairs[key] = value
+    return pairs
+
+
+def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha256: str) -> Traffic:
+    """One model out of a canonical distribution."""
+    inside = _choose(canonical, model, where)
+    manifest = canonical.manifest
+    window = int(manifest["window_start_us"]), int(manifest["window_end_us"])
+    cells = canonical.lengths.filter(pc.equal(canonical.lengths["period"], "all"))
+    return Traffic(
+        model=name,
+        law=_law(_of(cells, inside)),
+        tail=_tail(_of(canonical.tail, inside)),
+        burst=_burst(_of(canonical.burst, inside)),
+        minute_counts=_minutes(_of(canonical.rates, inside), window),
+        window_s=(window[1] - window[0]) / 1e6,
+        source=f"{manifest['source']}: {', '.join(manifest['files'])}",
+        sha256=sha256,
+        caps=_caps(manifest.get("caps", {}).get(inside, {})),
+        notes=tuple(str(note) for note in manifest["filters_applied"]),
+    )
+
+
+def _choose(canonical: Canonical, model: str, where: Path) -> str:
+    models = canonical.models()
+    if not model and len(models) == 1:
+        return models[0]
+    if model in models:
+        return model
+    shown = ", ".join(models[:20])
+    if not model:
+        raise InputError(Problem(str(where), "holds several models", f"Set model to one of: {shown}", field="model"))
+    close = difflib.get_close_matches(model, models, n=1)
+    fix = f"Did you mean '{close[0]}'?" if close else f"It holds: {shown}"
+    raise InputError(Problem(str(where), f"holds no model '{model}'", fix, field="model"))
+
+
+def _of(table: pa.Table, model: str) -> pa.Table:
+    return table.filter(pc.equal(table["model"], model))
+
+
+def _ints(table: pa.Table, column: str) -> IntArray:
+    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+
+
+def _floats(table: pa.Table, column: str) -> FloatArray:
+    """Nulls become NaN."""
+    return np.asarray(table[column].to_numpy(), dtype=np.float64)
+
+
+def _law(table: pa.Table) -> LengthLaw:
+    whole = ("n", "max_prompt", "max_output", "max_total")
+    sums = ("sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo")
+    columns: dict[str, Any] = {name: _ints(table, name) for name in whole}
+    columns |= {name: _floats(table, name) for name in sums}
+    return LengthLaw(**columns)
+
+
+def _tail(table: pa.Table) -> Tail:
+    return Tail(_ints(table, "prompt"), _ints(table, "output"), _ints(table, "n"))
+
+
+def _burst(table: pa.Table) -> Burst:
+    windows = table.filter(pc.equal(table["kind"], "window"))
+    return Burst(
+        scale_s=_floats(windows, "scale_s"),
+        mean_n=_floats(windows, "mean_n"),
+        var_n=_floats(windows, "var_n"),
+        idc=_floats(windows, "idc"),
+        max_n=_floats(windows, "max_n"),
+        resolution_ok=np.asarray(windows["resolution_ok"].to_numpy(), dtype=np.bool_),
+    )
+
+
+def _minutes(table: pa.Table, window: tuple[int, int]) -> IntArray:
+    """Dense counts per minute over the window; the first and last minute may be only partly observed."""
+    first, last = window[0] // MINUTE_US, (window[1] - 1) // MINUTE_US
+    counts = np.zeros(last - first + 1, dtype=np.int64)
+    minutes = _ints(table.set_column(0, "us", table["minute_utc"].cast(pa.int64())), "us") // MINUTE_US
+    counts[minutes - first] = _ints(table, "n")
+    return counts
+
+
+def _caps(found: Mapping[str, Mapping[str, float]]) -> tuple[Cap, ...]:
+    return tuple(
+        Cap(side=side, tokens=int(cap["tokens"]), requests=int(cap["n"]), share=float(cap["share"]))
+        for side, cap in sorted(found.items(), reverse=True)
+    )

@@ -1,0 +1,100 @@
+"""What the speed tests share: the catalogue, and a `Sizing` with just the terms that the roofline reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.model_shape import ModelShape
+from planner.memory.kv import bytes_per_token, sliding_bytes_per_token
+from planner.memory.types import Deployment, KvDtype, Origin, Sizing, Term, WeightDtype
+from planner.memory.weights import weight_bytes
+from planner.speed.facts import SpeedFacts, load_speed_facts
+
+DATA = Path(__file__).parents[1] / "data" / "speed"
+
+_NOTHING = Term("none", 0.0, Origin.GIVEN, "test")
+
+MakeSizing = Callable[..., Sizing]
+
+
+def make_sizing(
+    shape: ModelShape,
+    gpu_id: str,
+    *,
+    tp: int = 1,
+    weight_dtype: WeightDtype = WeightDtype.BF16,
+    kv_dtype: KvDtype = KvDtype.BF16,
+    chunk_tokens: int = 8192,
+) -> Sizing:
+    """Weights and cache of one rank; everything else of the subtraction is left out."""
+    window = max((group.window_tokens or 0) for group in shape.cache_layers)
+    return Sizing(
+        model_id=shape.id,
+        gpu_id=gpu_id,
+        engine="vllm",
+        engine_version="test",
+        deployment=Deployment(tp, weight_dtype, kv_dtype),
+        weights=weight_bytes(shape, weight_dtype, tp),
+        gpu_memory=_NOTHING,
+        utilization=0.9,
+        budget=_NOTHING,
+        terms=(),
+        available_kv_gib=0.0,
+        bytes_per_token=bytes_per_token(shape, tp, kv_dtype),
+        sliding_bytes_per_token=sliding_bytes_per_token(shape, tp, kv_dtype),
+        window_tokens=window,
+        sliding_reserve_tokens=window,
+        block_size_tokens=16,
+        num_blocks=0,
+        bytes_per_block=0,
+        pool_tokens=0,
+        logged_tokens=0,
+        max_concurrency=0.0,
+        max_model_len=8192,
+        max_num_seqs=256,
+        max_num_batched_tokens=chunk_tokens,
+    )
+
+
+@pytest.fixture(scope="session")
+def sizing_of() -> MakeSizing:
+    return make_sizing
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture(scope="session")
+def facts(catalog: Catalog) -> SpeedFacts:
+    return load_speed_facts(catalog.root)
+
+
+@pytest.fixture(scope="session")
+def ideal(facts: SpeedFacts) -> SpeedFacts:
+    """The same facts with every efficiency 1 and every overhead (almost) nothing."""
+    one = facts.compute_efficiency.model_copy(update={"value": 1.0})
+    nothing = facts.compute_efficiency.model_copy(update={"value": 1e-15})
+    return facts.model_copy(
+        update={
+            "compute_efficiency": one,
+            "fp4_derate": one,
+            "bandwidth_efficiency_default": one,
+            "moe_layer_overhead_ms": nothing,
+            "dense_layer_overhead_ms": nothing,
+            "sequence_overhead_ms": nothing,
+            "allreduce_latency_ms": nothing,
+            "ttft_floor_ms": nothing,
+            "fitted": {},
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    return DATA

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.errors import InputError
+from planner.traffic import canonical
+from planner.traffic.ingest import Order, ingest
+from planner.traffic.law import idc_at
+from planner.traffic.source import load_traffic
+from planner.traffic.types import Traffic
+
+CASES = [
+    ("AzureLLMInferenceTrace_code.csv", "code_rows"),
+    ("AzureLLMInferenceTrace_conv.csv", "conv_rows"),
+    ("mooncake_conversation_head2500.jsonl", "mooncake_rows"),
+]
+
+
+@pytest.mark.parametrize(("file", "rows"), CASES)
+def test_sums_and_maxima_equal_the_raw_rows(
+    file: str, rows: str, examples: Path, request: pytest.FixtureRequest
+) -> None:
+    raw = request.getfixturevalue(rows)
+    prompt, output = raw[:, 0], raw[:, 1]
+    law = load_traffic(examples / file, name="m").law
+    assert law.requests == len(raw)
+    assert law.sum_prompt.sum() == prompt.sum()
+    assert law.sum_output.sum() == output.sum()
+    assert law.mean_prompt == prompt.mean()
+    assert law.sum_pp.sum() == (prompt**2).sum()
+    assert law.sum_po.sum() == (prompt * output).sum()
+    assert law.sum_oo.sum() == (output**2).sum()
+    assert law.max_prompt.max() == prompt.max()
+    assert law.max_output.max() == output.max()
+    assert law.max_total.max() == (prompt + output).max()
+
+
+@pytest.mark.parametrize(("file", "rows"), CASES)
+def test_tail_is_the_thousand_largest_totals_with_ties(
+    file: str, rows: str, examples: Path, request: pytest.FixtureRequest
+) -> None:
+    raw = request.getfixturevalue(rows)
+    totals = np.sort(raw.sum(axis=1))[::-1]
+    expected = totals[totals >= totals[999]]
+    tail = load_traffic(examples / file, name="m").tail
+    assert np.repeat(tail.total, tail.n).tolist() == expected.tolist()
+    pairs = {tuple(pair) for pair in raw.tolist()}
+    assert all(pair in pairs for pair in zip(tail.prompt.tolist(), tail.output.tolist(), strict=True))
+
+
+def test_minutes_and_window_hold_every_arrival(examples: Path) -> None:
+    traffic = load_traffic(examples / "AzureLLMInferenceTrace_conv.csv", name="m")
+    assert traffic.minute_counts.sum() == traffic.law.requests == 19_366
+    assert traffic.window_s == pytest.approx(3501.72, abs=0.01)
+    assert traffic.observed_rate_per_s == traffic.offered_rate_per_s
+
+
+def test_caps_are_found_where_lengths_were_cut(examples: Path) -> None:
+    code = load_traffic(examples / "AzureLLMInferenceTrace_code.csv", name="m")
+    conv = load_traffic(examples / "AzureLLMInferenceTrace_conv.csv", name="m")
+    assert [(c.side, c.tokens, c.requests) for c in code.caps] == [("prompt", 7437, 355)]
+    assert code.caps[0].share == pytest.approx(0.0403, abs=1e-4)
+    assert [(c.side, c.tokens, c.requests) for c in conv.caps] == [("output", 1000, 11)]
+
+
+def test_burst_matches_counts_made_by_hand(examples: Path) -> None:
+    import csv
+    from datetime import datetime
+
+    with (examples / "AzureLLMInferenceTrace_code.csv").open() as stream:
+        stamps = [datetime.fromisoformat(r["TIMESTAMP"][:26]) for r in csv.DictReader(stream)]
+    seconds = np.array([int((s - stamps[0]).total_seconds()) for s in stamps])
+    burst = load_traffic(examples / "AzureLLMInferenceTrace_code.csv", name="m").burst
+    for scale in (1, 5, 15, 60, 300):
+        bins = 3435 // scale
+        counts = np.bincount(seconds // scale, minlength=bins)[:bins]
+        at = burst.scale_s.tolist().index(scale)
+        assert burst.mean_n[at] == pytest.approx(counts.mean())
+        assert burst.var_n[at] == pytest.approx(counts.var(ddof=1))
+        assert burst.max_n[at] == counts.max()
+    assert burst.scale_s.tolist() == [1, 5, 15, 60, 300, 3600]
+    assert not burst.resolution_ok[-1], "one hour says nothing about hours"
+
+
+def test_a_poisson_stream_has_an_idc_of_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    stamps = np.sort(rng.integers(0, 7200_000, 30_000))
+    path = tmp_path / "poisson.jsonl"
+    path.write_text("".join(f'{{"timestamp": {t}, "input_length": 9, "output_length": 1}}\n' for t in stamps))
+    burst = load_traffic(path, name="m").burst
+    for scale in (1, 5, 15, 60):
+        assert idc_at(burst, scale) == pytest.approx(1.0, abs=0.2)
+
+
+def test_mooncake_stamps_are_too_coarse_for_small_scales(examples: Path) -> None:
+    found = ingest(Order((examples / "mooncake_conversation_head2500.jsonl",)))
+    assert found.manifest["ts_resolution_ms"] == pytest.approx(3000, abs=2)
+    burst = load_traffic(examples / "mooncake_conversation_head2500.jsonl", name="m").burst
+    good = dict(zip(burst.scale_s.tolist(), burst.resolution_ok.tolist(), strict=True))
+    assert good == {1: False, 5: False, 15: False, 60: True, 300: False, 3600: False}
+
+
+def test_whole_second_stamps_count_at_one_second(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rng = np.random.default_rng(1)
+    seconds = np.sort(rng.integers(0, 3600, 5000))
+    path.write_text("timestamp,prompt,output\n" + "".join(f"{1_700_000_000 + s},9,1\n" for s in seconds))
+    burst = load_traffic(path, name="m").burst
+    assert burst.resolution_ok[:4].all()
+    assert idc_at(burst, 1) == pytest.approx(1.0, abs=0.1)
+
+
+def _same(a: Traffic, b: Traffic) -> None:
+    for part in ("law", "tail", "burst"):
+        for name, value in dataclasses.asdict(getattr(a, part)).items():
+            np.testing.assert_array_equal(value, getattr(getattr(b, part), name), err_msg=name)
+    np.testing.assert_array_equal(a.minute_counts, b.minute_counts)
+    assert (a.model, a.window_s, a.caps, a.notes) == (b.model, b.window_s, b.caps, b.notes)
+
+
+def test_canonical_folder_gives_the_same_traffic_as_the_raw_log(examples: Path, tmp_path: Path) -> None:
+    raw = examples / "AzureLLMInferenceTrace_code.csv"
+    canonical.write(ingest(Order((raw,))), tmp_path / "c")
+    _same(load_traffic(raw, name="m"), load_traffic(tmp_path / "c", name="m"))
+
+
+def test_bytes_repeat(examples: Path, tmp_path: Path) -> None:
+    options = {"window_start_s": 7200, "window_s": 3600, "seed": 5}
+    order = Order(tuple(sorted((examples / "servegen-deepseek-r1").glob("*_trace.csv.gz"))), options=options)
+    for name in ("a", "b"):
+        canonical.write(ingest(order), tmp_path / name)
+    names = sorted(p.name for p in (tmp_path / "a").iterdir())
+    assert names == ["burst.parquet", "lengths.parquet", "manifest.json", "rates.parquet", "tail.parquet"]
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_order_of_rows_does_not_matter(examples: Path, tmp_path: Path) -> None:
+    header, *rows = (examples / "AzureLLMInferenceTrace_code.csv").read_text().splitlines()
+    random.Random(0).shuffle(rows)
+    (tmp_path / "shuffled.csv").write_text("\n".join([header, *rows]) + "\n")
+    a = ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",)))
+    b = ingest(Order((tmp_path / "shuffled.csv",)))
+    for name in canonical.TABLES:
+        assert getattr(a, name).equals(getattr(b, name)), name
+
+
+def test_two_files_are_one_log(examples: Path, tmp_path: Path) -> None:
+    header, *rows = (examples / "AzureLLMInferenceTrace_code.csv").read_text().splitlines()
+    (tmp_path / "1.csv").write_text("\n".join([header, *rows[:4000]]) + "\n")
+    (tmp_path / "2.csv").write_text("\n".join([header, *rows[4000:]]))
+    (tmp_path / "README.md").write_text("not a log")
+    _same(load_traffic(examples / "AzureLLMInferenceTrace_code.csv", name="m"), load_traffic(tmp_path, name="m"))
+
+
+def test_peak_cells_are_the_busiest_minutes(examples: Path) -> None:
+    found = ingest(Order((examples / "AzureLLMInferenceTrace_conv.csv",)))
+    cells = found.lengths.to_pandas()
+    rates = found.rates.to_pandas()
+    load = (rates.sum_prompt + rates.sum_output).sort_values(ascending=False)
+    busiest = rates.loc[load.index[:3]]
+    peak = cells[cells.period == "peak"]
+    assert peak.n.sum() == busiest.n.sum()
+    assert peak.sum_prompt.sum() == busiest.sum_prompt.sum()
+
+
+def test_several_models_must_be_chosen_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = "".join(f"{1_700_000_000 + i},{i + 1},1,{'big' if i % 3 else 'small'}\n" for i in range(600))
+    path.write_text("timestamp,prompt,output,model\n" + rows)
+    with pytest.raises(InputError, match=r"several models.*big, small"):
+        load_traffic(path, name="m")
+    with pytest.raises(InputError, match=r"no row remains: 600 of 600 dropped as 'other model'"):
+        load_traffic(path, model="bigg", name="m")
+    small = load_traffic(path, model="small", name="m")
+    assert (small.law.requests, small.window_s) == (200, 600.0)
+    canonical.write(ingest(Order((path,))), tmp_path / "c")
+    with pytest.raises(InputError, match="Did you mean 'small'"):
+        load_traffic(tmp_path / "c", model="smal", name="m")
+    _same(dataclasses.replace(small, notes=()), load_traffic(tmp_path / "c", model="small", name="m"))
+
+
+def test_damaged_canonical_folders_are_refused(examples: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    canonical.write(ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",))), folder)
+    manifest = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(manifest.replace('"schema_version": 1', '"schema_version": 99'))
+    with pytest.raises(InputError, match="schema version 99"):
+        load_traffic(folder, name="m")
+    (folder / "manifest.json").write_text(manifest)
+    (folder / "tail.parquet").write_bytes(b"PAR1 nothing")
+    (folder / "rates.parquet").unlink()
+    with pytest.raises(InputError) as caught:
+        load_traffic(folder, name="m")
+    assert {Path(p.where).name for p in caught.value.problems} == {"tail.parquet", "rates.parquet"}
+
+
+def test_an_interrupted_write_leaves_the_old_folder_and_nothing_else(
+    examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",)))
+    canonical.write(found, tmp_path / "c")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "c").iterdir()}
+    written = []
+
+    def interrupt(table: object, path: Path, **_: object) -> None:
+        path.write_bytes(b"half")
+        written.append(path)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(canonical.pq, "write_table", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        canonical.write(found, tmp_path / "c")
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+    assert {p.name: p.read_bytes() for p in (tmp_path / "c").iterdir()} == before
+
+
+def test_other_peoples_files_are_not_overwritten(examples: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    found = ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",)))
+    with pytest.raises(InputError, match="holds other files"):
+        canonical.write(found, tmp_path / "mine")
+    with pytest.raises(InputError, match="is a file"):
+        canonical.write(found, tmp_path / "mine" / "thesis.txt")
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
