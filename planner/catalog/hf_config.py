@@ -16,6 +16,7 @@ from planner.catalog.hf_attention import Attention
 from planner.catalog.hf_fields import Fields
 from planner.catalog.hf_mlp import FeedForward
 from planner.catalog.hf_quant import StoredWeights, stored_weights
+from planner.catalog.hf_vision import vision_parameters
 from planner.catalog.hf_windows import Windows
 from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape, ParameterCounts
 from planner.errors import InputError, Problem
@@ -349,6 +350,7 @@ def _parameters(fields: Fields, traits: Traits, attention: Attention, mlp: FeedF
         experts=mlp.experts,
         router=mlp.router,
         other=other,
+        vision=vision_parameters(fields) or 0,
         attention_replicated=attention.replicated,
         expert_biases=mlp.small if mlp.num_experts else 0,
     )
@@ -392,8 +394,11 @@ def _notes(fields: Fields, traits: Traits, attention: Attention, stored: StoredW
         )
     if fields.nested_in:
         notes.append(f"language model read from {fields.nested_in}")
-    if "vision_config" in fields.outer or "img_processor" in fields.outer:
-        notes.append("the vision tower's weights are not counted")
+    vision = vision_parameters(fields)
+    if vision is None:
+        notes.append(f"the vision tower of {fields.outer_type} is not counted: weights are too low by it")
+    elif vision:
+        notes.append(f"a vision tower of {vision:,} parameters is loaded beside the language model")
     if fields.defaults_used:
         notes.append(f"class defaults of {fields.model_type} used for {', '.join(sorted(fields.defaults_used))}")
     if fields.optional_integer("num_nextn_predict_layers", "num_mtp_modules"):

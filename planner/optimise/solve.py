@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +20,7 @@ from planner.plan import SolveStatus
 
 MAX_RATIO_ITERATIONS = 12
 INTEGRALITY = 1e-5
-CBC_NAMES = ("COIN_CMD", "PULP_CBC_CMD")
+OPTIMAL, INFEASIBLE = 1, -1  # PuLP's status codes, the same in both of its lines
 
 
 def solve_program(program: Program, settings: SolverSettings) -> Certificate:
@@ -100,7 +102,7 @@ def shortages(data: ProgramData, settings: SolverSettings) -> dict[str, float]:
 def available_solvers() -> list[str]:
     """Names accepted by `SolverSettings` that can run here."""
     installed = set(pulp.listSolvers(onlyAvailable=True))
-    return [*(["highs"] if "HiGHS" in installed else []), *(["cbc"] if installed & set(CBC_NAMES) else [])]
+    return [*(["highs"] if "HiGHS" in installed else []), *(["cbc"] if _cbc_binary() else [])]
 
 
 def _served_range(data: ProgramData) -> tuple[float, float]:
@@ -156,24 +158,37 @@ def _solve_highs(program: Program, settings: SolverSettings) -> Certificate:
 
 def _solve_cbc(program: Program, settings: SolverSettings) -> Certificate:
     """CBC as second solver: it tells no bound, so only the gap that it stopped at is claimed."""
-    name = next((n for n in CBC_NAMES if n in pulp.listSolvers(onlyAvailable=True)), None)
-    if name is None:
+    binary = _cbc_binary()
+    if binary is None:
         raise SolverError("CBC is not installed: pip install 'pulp[cbc]'")
     gap = settings.gap / 2
-    solver = pulp.getSolver(name, msg=False, gapRel=gap, timeLimit=settings.time_limit_s, threads=settings.threads)
-    outcome = program.problem.solve(solver)
-    status = getattr(program.problem, "status", None)
-    proven = getattr(program.problem, "sol_status", None)
-    if status is None:  # PuLP 4 returns a statistics object instead of setting the problem's status
-        status, proven = int(outcome.status), 1 if outcome.status_str == "Optimal" else 2
-    if status == pulp.LpStatusInfeasible:
+    solver = pulp.getSolver(
+        "COIN_CMD", path=binary, msg=False, gapRel=gap, timeLimit=settings.time_limit_s, threads=settings.threads
+    )
+    status, proven = _outcome(program.problem, program.problem.solve(solver))
+    if status == INFEASIBLE:
         return Certificate(SolveStatus.INFEASIBLE, 0.0, 0.0, "CBC", "")
-    if status != pulp.LpStatusOptimal:
-        raise SolverError(f"CBC stopped without a plan (status {status})")
+    if status != OPTIMAL:
+        raise SolverError(f"CBC stopped without a plan (status {status}); allow more time (solver.time_limit_s)")
     objective = float(pulp.value(program.problem.objective))
-    if proven == 1:
+    if proven:
         return Certificate(SolveStatus.OPTIMAL, objective, objective * (1 - gap), "CBC", "")
     return Certificate(SolveStatus.FEASIBLE, objective, 0.0, "CBC", "")
+
+
+def _cbc_binary() -> str | None:
+    """CBC's executable: from the package that ``pulp[cbc]`` brings, else from the search path."""
+    if importlib.util.find_spec("cbcbox") is not None:
+        return str(importlib.import_module("cbcbox").cbc_bin_path())
+    return shutil.which("cbc")
+
+
+def _outcome(problem: pulp.LpProblem, returned: Any) -> tuple[int, bool]:
+    """PuLP's status code and whether it is proven: PuLP 3 sets two fields, PuLP 4 returns a statistics object."""
+    if hasattr(problem, "sol_status"):
+        return int(problem.status), int(problem.sol_status) == OPTIMAL
+    code = int(returned.status)
+    return (OPTIMAL if returned.has_solution else code), code == OPTIMAL
 
 
 @contextlib.contextmanager

@@ -247,7 +247,7 @@ def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, li
     """
     load = settle(candidates, demand, replicas)
     tokens = screened_live_tokens(candidates, load, limits.overflow_probability)
-    shares = {
+    shares: dict[str, FloatArray] = {
         Constraint.TOKEN_POOL: tokens / candidates.pool_tokens,
         Constraint.SEQUENCES: live_request_quantile(load, limits.overflow_probability) / candidates.max_num_seqs,
         Constraint.BUSY: load.busy_share / limits.max_busy_share,

@@ -51,7 +51,7 @@ def broken(pool: Pool) -> int:
 
 
 def budget(plan: FleetPlan) -> QuotaUse | None:
-    """The budget row, told from quotas by its unit (USD)."""
+    """The budget row, told from quotas by its unit (USD); a request has at most one."""
     return next((q for q in plan.quotas if q.unit.casefold() == USD_UNIT), None)
 
 
@@ -65,12 +65,6 @@ def prompt_band(pool: Pool) -> str:
     if pool.prompt_hi_tokens is None:
         return "all" if pool.prompt_lo_tokens == 0 else f"{pool.prompt_lo_tokens:,} and more"
     return f"{pool.prompt_lo_tokens:,} to {pool.prompt_hi_tokens - 1:,}"
-
-
-def direct_usd(plan: FleetPlan, pool: Pool) -> float:
-    """Cost of the GPUs that the pool holds, at the price of a bought GPU, USD."""
-    bought = [p for p in plan.purchases if p.offer_id == pool.offer_id]
-    return sum(p.usd for p in bought) * pool.gpus / sum(p.gpus_bought for p in bought)
 
 
 def pool_usd(plan: FleetPlan, pool: Pool) -> float:

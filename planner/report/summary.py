@@ -46,9 +46,9 @@ def _clean(text: str, limit: int = _NAME_CHARACTERS) -> str:
 
 def _headline(plan: FleetPlan) -> Iterator[str]:
     totals, solve = plan.totals, plan.solve
-    used = sum(pool.gpus for pool in plan.pools)
+    bought, used = sum(p.gpus_bought for p in plan.purchases), sum(pool.gpus for pool in plan.pools)
     yield f"[bold]{_clean(plan.title, 60)}[/bold], {plan.horizon_start} to {plan.horizon_end} (end exclusive)"
-    yield f"  cost      [bold]{totals.usd:,.0f} USD[/bold] for {totals.gpus} GPUs, {used} of them used by pools"
+    yield f"  cost      [bold]{totals.usd:,.0f} USD[/bold] for {bought} GPUs, {used} of them used by pools"
     yield (
         f"  per 1M    {totals.usd_per_mtok_by_reservation:.4f} USD by reservation (all that is paid), "
         f"{totals.usd_per_mtok_by_use:.4f} USD by use (busy share only)"

@@ -144,7 +144,7 @@ def _headline(sheet: Worksheet, item: Sheet) -> None:
         cell = sheet.cell(_HEADLINE_ROW, n)
         cell.font, cell.alignment = style.BIG, style.HEADLINE_ALIGN
     area = f"A{_HEADLINE_ROW}:{get_column_letter(columns)}{_HEADLINE_ROW}"
-    passes = "Checks!$A$3=1"
+    passes = "$A$3=1" if item.name == "Checks" else 'LEFT($A$3,3)="ALL"'
     _paint(sheet, area, passes, style.PASS_FONT, style.PASS_FILL)
     _paint(sheet, area, f"NOT({passes})", style.FAIL_FONT, style.FAIL_FILL)
     sheet.row_dimensions[_HEADLINE_ROW].height = 20

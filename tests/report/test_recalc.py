@@ -26,7 +26,7 @@ def test_a_stale_target_is_not_believed(xlsx, tmp_path: Path, monkeypatch):
     out = tmp_path / "out"
     out.mkdir()
     (out / xlsx.name).write_bytes(b"stale")
-    with pytest.raises(PlannerError, match="wrote no plan.xlsx"):
+    with pytest.raises(PlannerError, match=r"wrote no plan\.xlsx"):
         recalc.recalculate_with_libreoffice(xlsx, out)
 
 

@@ -85,6 +85,14 @@ def _within_budget() -> Check:
 def _fleet() -> tuple[Check, ...]:
     return (
         Check(
+            "GPUs bought equal the plan's",
+            Formula("=tblCost[GPUs bought]#total"),
+            Rule.EQUAL,
+            Formula("=<1>", (cover.GPUS_BOUGHT,)),
+            inputs.TOLERANCE,
+            "Cost, Cover",
+        ),
+        Check(
             "GPUs of all pools equal the plan's",
             Formula("=tblPlan[GPUs]#total"),
             Rule.EQUAL,

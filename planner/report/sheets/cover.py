@@ -18,6 +18,7 @@ BOUND = "solve/bound_usd"
 GAP = "solve/gap"
 STATUS = "solve/status"
 BY_USE = "solve/usd_per_mtok_by_use"
+GPUS_BOUGHT = "solve/gpus_bought"
 GPUS_USED = "solve/gpus_used"
 SERVED = "solve/served_mtok"
 
@@ -40,7 +41,7 @@ class Fact:
 def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
     """The record of the run."""
     solve, text = plan.solve, Kind.TEXT
-    used = sum(pool.gpus for pool in plan.pools)
+    bought, used = sum(p.gpus_bought for p in plan.purchases), sum(pool.gpus for pool in plan.pools)
     gap = Formula("=IF(<1>>0,(<1>-<2>)/<1>,0)", (OBJECTIVE, BOUND))
     horizon = f"{plan.horizon_start} to {plan.horizon_end}"
     return (
@@ -63,6 +64,7 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(OBJECTIVE, "Objective, USD", solve.objective, "cost of the horizon when solved", number=USD_CENTS),
         Fact(BOUND, "Proven bound, USD", solve.bound, "no fleet that serves these tokens costs less", number=USD_CENTS),
         Fact(GAP, "Gap to the bound", gap, "(objective - bound) / objective", Kind.FORMULA, SHARE_FINE),
+        Fact(GPUS_BOUGHT, "GPUs bought", bought, "when solved", number=COUNT),
         Fact(GPUS_USED, "GPUs used by pools", used, "when solved", number=COUNT),
         Fact(SERVED, "Served, M tokens", _served(plan), "when solved, input and output", number=MTOK),
         Fact(BY_USE, "USD per 1M by use", plan.totals.usd_per_mtok_by_use, "when solved", number=USD_RATE),

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.catalog.hf_config import NOT_YET, REGISTRY, read_model_shape
+from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape
+from planner.errors import InputError
+
+SHAPES = Path(__file__).parents[1] / "data" / "models" / "shapes.csv"
+CATALOG = load_catalog()
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 576,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "intermediate_size": 1536,
+    "vocab_size": 1000,
+    "max_position_embeddings": 2048,
+}
+
+
+def read(config: dict[str, Any], **options: Any) -> ModelShape:
+    return read_model_shape(config, "test/model", **options)
+
+
+@pytest.fixture(scope="module")
+def references() -> list[dict[str, str]]:
+    with SHAPES.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+OTHER_COUNT = {
+    "allenai/Olmo-3-7B": "config without layer_types: three of four layers slide, which the reference missed",
+}
+
+
+def test_bytes_per_token_equal_an_independent_computation(references: list[dict[str, str]]) -> None:
+    """A window at least as long as the longest context counts as full there."""
+    wrong = []
+    for row in references:
+        if row["hf_id"] in OTHER_COUNT:
+            continue
+        shape = CATALOG.model_shape(row["hf_id"])
+        full = sliding = 0
+        for layers in shape.cache_layers:
+            size = layers.count * layers.kv_heads * (layers.key_dim + layers.value_dim) * 2
+            slides = layers.kind is CacheKind.SLIDING and (layers.window_tokens or 0) < shape.max_position_embeddings
+            full, sliding = full + size * (not slides), sliding + size * slides
+        expected = (int(row["kv_bytes_per_token"]), int(row["sliding_kv_bytes_per_token"]))
+        if (full, sliding) != expected:
+            wrong.append((row["hf_id"], (full, sliding), expected))
+    assert wrong == []
+    assert len(references) > 140
+
+
+def test_parameters_equal_an_independent_computation(references: list[dict[str, str]]) -> None:
+    """Within 0.01 %: the reference leaves out some biases and norms."""
+    wrong = []
+    for row in references:
+        if row["total_params"]:
+            shape = CATALOG.model_shape(row["hf_id"])
+            counted = shape.parameters.total - shape.parameters.vision
+            if counted != pytest.approx(int(row["total_params"]), rel=1e-4):
+                wrong.append((row["hf_id"], counted, row["total_params"]))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B", AttentionFamily.GQA),
+        ("facebook/opt-6.7b", AttentionFamily.MHA),
+        ("google/gemma-2b-it", AttentionFamily.MQA),
+        ("tiiuae/falcon-40b", AttentionFamily.GQA),
+        ("deepseek-ai/DeepSeek-V2-Lite", AttentionFamily.MLA),
+        ("moonshotai/Kimi-K2-Instruct", AttentionFamily.MLA),
+        ("openbmb/MiniCPM3-4B", AttentionFamily.MHA),
+        ("deepseek-ai/deepseek-vl2-tiny", AttentionFamily.MHA),
+        ("openai/gpt-oss-20b", AttentionFamily.HYBRID),
+        ("google/gemma-2-2b", AttentionFamily.HYBRID),
+    ],
+)
+def test_family(model: str, family: AttentionFamily) -> None:
+    assert CATALOG.model_shape(model).family is family
+
+
+@pytest.mark.parametrize("config", [{"model_type": name} for name in sorted(NOT_YET)])
+def test_families_not_supported_yet_are_refused_with_a_reason(config: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as error:
+        read(config)
+    assert NOT_YET[config["model_type"]] in str(error.value)
+
+
+def test_an_unknown_model_type_is_refused() -> None:
+    with pytest.raises(InputError, match="'brand_new' is not supported"):
+        read({**LLAMA, "model_type": "brand_new"})
+
+
+def test_no_type_is_both_supported_and_refused() -> None:
+    assert not set(REGISTRY) & set(NOT_YET)
+
+
+def test_an_absent_value_without_class_default_names_the_key() -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "num_hidden_layers"}
+    with pytest.raises(InputError, match="num_hidden_layers"):
+        read(config)
+    shape = read(config, class_defaults={"defaults": {"llama": {"num_hidden_layers": 32}}})
+    assert shape.num_layers == 32
+    assert any("class defaults" in note for note in shape.notes)
+
+
+def test_head_dim_is_divided_only_when_not_stated() -> None:
+    assert read(LLAMA).head_dim == 64
+    assert read({**LLAMA, "head_dim": None}).head_dim == 64
+    stated = read({**LLAMA, "head_dim": 128})
+    assert stated.head_dim == 128
+    assert any("head_dim 128" in note for note in stated.notes)
+
+
+@pytest.mark.parametrize(
+    ("stated", "window"), [({}, 4096), ({"sliding_window": None}, None), ({"sliding_window": 64}, 64)]
+)
+def test_mistral_window_absent_is_the_class_default_and_null_is_none(
+    stated: dict[str, Any], window: int | None
+) -> None:
+    config = {**LLAMA, "model_type": "mistral", **stated}
+    shape = read(config, class_defaults={"mistral": {"sliding_window": 4096}})
+    assert [layers.window_tokens for layers in shape.cache_layers] == [window]
+
+
+def test_qwen_window_counts_only_when_used_and_leaves_the_first_layers_full() -> None:
+    config = {**LLAMA, "model_type": "qwen2", "sliding_window": 1024, "max_window_layers": 3}
+    assert [c.window_tokens for c in read({**config, "use_sliding_window": False}).cache_layers] == [None]
+    used = read({**config, "use_sliding_window": True}).cache_layers
+    assert [(c.count, c.window_tokens) for c in used] == [(3, None), (1, 1024)]
+
+
+def test_a_pattern_may_be_text_or_a_number() -> None:
+    config = {**LLAMA, "num_hidden_layers": 8, "sliding_window": 512}
+    text = read({**config, "model_type": "exaone4", "sliding_window_pattern": "LLLG"}).cache_layers
+    assert [(c.count, c.window_tokens) for c in text] == [(2, None), (6, 512)]
+    number = read({**config, "model_type": "gemma3_text", "sliding_window_pattern": 4}).cache_layers
+    assert [(c.count, c.window_tokens) for c in number] == [(2, None), (6, 512)]
+
+
+def test_a_null_beats_the_class_default() -> None:
+    """DeepSeek-V2-Lite states q_lora_rank null: queries have no latent, whatever the class says."""
+    assert CATALOG.model_shape("deepseek-ai/DeepSeek-V2-Lite").parameters.total == pytest.approx(15.7e9, rel=0.01)
+
+
+def test_a_nested_text_config_falls_back_to_the_outer_one() -> None:
+    config = {
+        "model_type": "llava",
+        "architectures": ["LlavaForConditionalGeneration"],
+        "text_config": LLAMA,
+        "tie_word_embeddings": True,
+        "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 64},
+    }
+    shape = read(config)
+    assert shape.tied_embeddings
+    assert (shape.native_weight_dtype, shape.group_size) == ("int4-awq", 64)
+    assert any("text_config" in note for note in shape.notes)
+
+
+@pytest.mark.parametrize(
+    ("stated", "dtype"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4-gptq"),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "unsupported: gptq with 8 bits and group 128"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "unsupported: bitsandbytes"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "unsupported: modelopt NVFP4"),
+    ],
+)
+def test_storage_format(stated: dict[str, Any], dtype: str) -> None:
+    assert read({**LLAMA, "quantization_config": stated}).native_weight_dtype == dtype
+
+
+def test_a_modelopt_companion_declares_weights_and_cache() -> None:
+    companion = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+    shape = read(LLAMA, quant_config=companion)
+    assert shape.native_weight_dtype == "fp8"
+    assert shape.declares_fp8_kv
+
+
+@pytest.mark.parametrize(
+    ("model", "length"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B", 131_072),
+        ("THUDM/chatglm3-6b", 8_192),
+        ("google/gemma-3-27b-it", 131_072),
+        ("Qwen/Qwen2.5-7B-Instruct", 32_768),
+    ],
+)
+def test_longest_context(model: str, length: int) -> None:
+    assert CATALOG.model_shape(model).max_position_embeddings == length
+
+
+def test_rope_scaling_multiplies_unless_it_is_counted_in() -> None:
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    llama3 = {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
+    assert read({**LLAMA, **linear}).max_position_embeddings == 8192
+    assert read({**LLAMA, **llama3}).max_position_embeddings == 2048
+
+
+def test_moe_layers_and_experts() -> None:
+    deepseek = CATALOG.model_shape("deepseek-ai/DeepSeek-V3")
+    assert (deepseek.num_layers, deepseek.num_moe_layers, deepseek.num_experts) == (61, 58, 256)
+    assert deepseek.shared_expert_intermediate_size == 2048
+    assert deepseek.active_parameters == pytest.approx(36.6e9, rel=0.01)
+    assert CATALOG.model_shape("meta-llama/Meta-Llama-3.1-8B").num_experts == 0
+
+
+def test_the_catalogue_of_the_tests_is_the_shipped_one() -> None:
+    assert isinstance(CATALOG, Catalog)
+    assert CATALOG.model_ids()

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from hypothesis import given as generated
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from planner.catalog.load import Catalog, load_catalog
+from planner.errors import InputError
+from planner.memory import blocks
+from planner.memory.size import size, stored_dtype
+from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, WeightDtype
+
+CATALOG = load_catalog()
+BF16 = Deployment(1, WeightDtype.BF16, KvDtype.BF16)
+
+
+def test_terms_are_ordered_named_and_sourced_and_add_up(catalog: Catalog) -> None:
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    sizing = size(shape, gpu, catalog.engine("vllm", "0.33.0"), dataclasses.replace(BF16, max_model_len=8192))
+    assert [term.name.split()[0] for term in sizing.terms] == ["weights", "activation", "memory", "CUDA"]
+    assert all(term.source for term in (sizing.gpu_memory, sizing.budget, *sizing.terms))
+    assert sizing.budget.gib == pytest.approx(0.92 * 79.18)
+    left = sizing.budget.gib - sum(term.gib for term in sizing.terms)
+    assert sizing.available_kv_gib == pytest.approx(left, abs=1e-8)
+    assert sizing.terms[0].origin is Origin.COMPUTED
+    assert sizing.terms[-1].origin is Origin.GUESS
+
+
+@pytest.mark.parametrize(("version", "graphs"), [("0.11.0", False), ("0.19.0", False), ("0.21.0", True)])
+def test_graphs_are_deducted_from_021_on(catalog: Catalog, version: str, graphs: bool) -> None:
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    names = [term.name for term in size(shape, gpu, catalog.engine("vllm", version), BF16).terms]
+    assert any(name.startswith("CUDA graphs") for name in names) is graphs
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "seqs", "tokens"),
+    [
+        ("0.11.0", "H100-SXM", 1024, 8192),
+        ("0.11.0", "A100-80GB-SXM", 256, 2048),
+        ("0.19.0", "L4", 256, 2048),
+        ("0.19.0", "B200", 1024, 8192),
+        ("0.33.0", "B200", 1024, 16384),
+    ],
+)
+def test_scheduler_defaults_by_memory(catalog: Catalog, version: str, gpu: str, seqs: int, tokens: int) -> None:
+    shape = catalog.model_shape("Qwen/Qwen3-1.7B")
+    sizing = size(shape, catalog.gpu(gpu), catalog.engine("vllm", version), BF16)
+    assert (sizing.max_num_seqs, sizing.max_num_batched_tokens) == (seqs, tokens)
+
+
+def test_h100_overheads_of_the_logs(catalog: Catalog) -> None:
+    """Llama-3.1-8B on H100: activation 4.76 GiB in 0.11 logs; 1.89 in 0.19 logs, 58.11 GiB left at 0.95."""
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    old = size(shape, gpu, catalog.engine("vllm", "0.11.0"), BF16)
+    assert old.terms[1].gib == pytest.approx(4.76, abs=0.05)
+    newer = dataclasses.replace(BF16, gpu_memory_utilization=0.95, max_model_len=8192)
+    sizing = size(shape, gpu, catalog.engine("vllm", "0.19.0"), newer)
+    assert sizing.terms[1].gib == pytest.approx(1.89, abs=0.05)
+    assert sizing.available_kv_gib == pytest.approx(58.11, rel=0.002)
+
+
+def test_every_problem_of_a_deployment_is_reported_at_once(catalog: Catalog) -> None:
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    wrong = dataclasses.replace(BF16, tp=0, gpu_memory_utilization=1.2)
+    with pytest.raises(InputError) as error:
+        size(shape, gpu, catalog.engine("vllm", "0.33.0"), wrong, GivenTerms(weights_gib=-1))
+    assert [problem.field for problem in error.value.problems] == ["tp", "utilization", "weights_gib"]
+
+
+def test_several_refusals_are_reported_together(catalog: Catalog) -> None:
+    shape, gpu = catalog.model_shape("Qwen/Qwen2.5-7B-Instruct"), catalog.gpu("H100-SXM")
+    asked = dataclasses.replace(BF16, tp=8, max_model_len=10**6, max_num_seqs=512, max_num_batched_tokens=256)
+    sizing = size(shape, gpu, catalog.engine("vllm", "0.33.0"), asked)
+    rules = [refusal.rule for refusal in sizing.refusals]
+    assert rules == ["attention heads % tp", "model's longest context", "scheduler budget"]
+    assert all(refusal.fix for refusal in sizing.refusals)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "version", "rule"),
+    [
+        ("microsoft/phi-4", 4, "0.33.0", "KV heads % tp"),
+        ("Qwen/Qwen3-30B-A3B-FP8", 4, "0.19.0", "fp8 block"),
+        ("Qwen/Qwen3-30B-A3B-FP8", 4, "0.33.0", ""),
+        ("moonshotai/Kimi-K2.5", 8, "0.11.0", "architecture"),
+    ],
+)
+def test_rules_by_version(catalog: Catalog, model: str, tp: int, version: str, rule: str) -> None:
+    shape, gpu = catalog.model_shape(model), catalog.gpu("H100-SXM")
+    dtype = WeightDtype.FP8 if shape.native_weight_dtype == "fp8" else WeightDtype.BF16
+    deployment = Deployment(tp, dtype, KvDtype.BF16, max_model_len=2048)
+    sizing = size(shape, gpu, catalog.engine("vllm", version), deployment, GivenTerms(weights_gib=10))
+    assert [refusal.rule for refusal in sizing.refusals] == ([rule] if rule else [])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "weights", "kv", "refused"),
+    [
+        ("V100-32GB", WeightDtype.FP8, KvDtype.BF16, True),
+        ("V100-32GB", WeightDtype.INT4_AWQ, KvDtype.BF16, True),
+        ("T4", WeightDtype.INT4_AWQ, KvDtype.BF16, False),
+        ("A100-80GB-SXM", WeightDtype.BF16, KvDtype.FP8, True),
+        ("L40S", WeightDtype.FP8, KvDtype.FP8, False),
+    ],
+)
+def test_what_a_gpu_generation_allows(
+    catalog: Catalog, gpu: str, weights: WeightDtype, kv: KvDtype, refused: bool
+) -> None:
+    deployment = Deployment(1, weights, kv, max_model_len=1024, max_num_seqs=16)
+    shape = catalog.model_shape("Qwen/Qwen3-1.7B")
+    sizing = size(shape, catalog.gpu(gpu), catalog.engine("vllm", "0.33.0"), deployment)
+    assert bool(sizing.refusals) is refused
+
+
+def test_an_unmodelled_format_is_named(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="NVFP4"):
+        stored_dtype(catalog.model_shape("nvidia/Qwen3-235B-A22B-NVFP4"))
+
+
+def test_a_thousand_sizings_a_second(catalog: Catalog) -> None:
+    shape, gpu = catalog.model_shape("google/gemma-3-27b-it"), catalog.gpu("H100-SXM")
+    facts = catalog.engine("vllm", "0.33.0")
+    started = time.perf_counter()
+    for length in range(1024, 2024):
+        size(shape, gpu, facts, dataclasses.replace(BF16, tp=2, max_model_len=length))
+    assert time.perf_counter() - started < 1.0
+
+
+HYBRIDS = ["openai/gpt-oss-120b", "google/gemma-3-27b-it", "google/gemma-2-27b-it", "LGAI-EXAONE/EXAONE-4.0-32B"]
+PLAIN = ["meta-llama/Meta-Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "deepseek-ai/DeepSeek-V3"]
+
+
+@settings(max_examples=150, deadline=None)
+@generated(
+    model=st.sampled_from(HYBRIDS + PLAIN),
+    tp=st.sampled_from([1, 2, 4]),
+    version=st.sampled_from(["0.11.0", "0.19.0", "0.33.0"]),
+    length=st.integers(64, 131_072),
+    batched=st.sampled_from([256, 2048, 8192]),
+    share=st.floats(0, 1),
+)
+def test_a_request_never_occupies_more_than_the_linear_bound(
+    model: str, tp: int, version: str, length: int, batched: int, share: float
+) -> None:
+    """Blocks held against ``bytes_per_token t + sliding_bytes_per_token min(t, reserve)``, t in whole blocks."""
+    shape, facts = CATALOG.model_shape(model), CATALOG.engine("vllm", version)
+    length = min(length, shape.max_position_embeddings)
+    deployment = Deployment(
+        tp, WeightDtype.BF16, KvDtype.BF16, max_model_len=length, max_num_batched_tokens=batched, max_num_seqs=64
+    )
+    gpu = CATALOG.gpu("H100-SXM")
+    sizing = size(shape, gpu, facts, deployment, GivenTerms(weights_gib=1, overhead_gib=1))
+    rules = facts.vllm
+    block = blocks.block_tokens(rules, gpu, shape.family, deployment.kv_dtype)
+    pool = blocks.layout(shape.cache_layers, tp, deployment.kv_dtype, block, rules.group_size_rule, rules.uneven_pages)
+    held = max(1, round(share * length))
+    occupied = 0
+    for group in pool.groups:
+        full = blocks.ceil_div(held, group.block_tokens)
+        most = blocks.blocks_of_request(group, length, rules.batches_in_flight * batched)
+        occupied += min(full, most) * pool.bytes_per_block
+    whole = blocks.ceil_div(held, block) * block
+    bound = sizing.bytes_per_token * whole + sizing.sliding_bytes_per_token * min(whole, sizing.sliding_reserve_tokens)
+    assert occupied <= bound * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@generated(lengths=st.lists(st.integers(1, 20_000), min_size=1, max_size=40), weights=st.floats(5, 60))
+def test_sglang_requests_within_the_linear_bound_fit_both_pools(lengths: list[int], weights: float) -> None:
+    """gpt-oss: full tokens within the full pool, window tokens within 0.8 of it."""
+    shape, facts = CATALOG.model_shape("openai/gpt-oss-20b"), CATALOG.engine("sglang", "0.5.23")
+    deployment = Deployment(1, WeightDtype.MXFP4, KvDtype.BF16)
+    sizing = size(shape, CATALOG.gpu("H100-SXM"), facts, deployment, GivenTerms(weights_gib=weights))
+    reserve = sizing.sliding_reserve_tokens
+    full, window = sum(lengths), sum(min(t, reserve) for t in lengths)
+    if sizing.bytes_per_token * full + sizing.sliding_bytes_per_token * window <= sizing.pool_bytes:
+        assert full <= sizing.pool_tokens
+        assert window <= 0.8 * sizing.pool_tokens + 1
