@@ -5,7 +5,11 @@ Bad input is collected, not raised at the first problem: the user sees everythin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,14 @@ class Problems:
     def add(self, where: str, message: str, fix: str = "", *, row: str = "", field: str = "") -> None:
         """Note one problem and go on."""
         self.found.append(Problem(where, message, fix, row, field))
+
+    def attempt(self, step: Callable[[], T]) -> T | None:
+        """The step's result, or ``None`` with its problems noted when it raises `InputError`."""
+        try:
+            return step()
+        except InputError as error:
+            self.found.extend(error.problems)
+            return None
 
     def raise_if_any(self) -> None:
         """Raise one `InputError` listing every problem noted so far.

@@ -17,7 +17,7 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
-from planner.errors import InputError, Problems
+from planner.errors import Problems
 from planner.optimise.candidates import candidate_needs
 from planner.optimise.exact import Fleet
 from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
@@ -59,8 +59,13 @@ def plan_quarter(
     """
     request = read_request(request_path)
     progress("reading traffic")
-    workloads = read_workloads(request, request_path, catalog)
-    offers = allowed_offers(catalog.offers, request, created_at.date(), str(request_path))
+    problems = Problems()
+    problems.attempt(lambda: catalog.engine(request.engine.name, request.engine.version))
+    offers = problems.attempt(lambda: allowed_offers(catalog.offers, request, created_at.date(), str(request_path)))
+    workloads = problems.attempt(lambda: read_workloads(request, request_path, catalog))
+    problems.raise_if_any()
+    assert offers is not None
+    assert workloads is not None
     fleet = fleet_of(request, workloads, offers.usable, catalog, progress)
     settings = SolverSettings(**request.solver.model_dump())
     progress("solving the integer program")
@@ -123,29 +128,31 @@ def read_workloads(request: PlanRequest, request_path: Path, catalog: Catalog) -
         If any weights, GPU name, tp degree or traffic file cannot be used.
     """
     problems = Problems()
-    workloads = []
-    for model in request.model:
-        try:
-            workloads.append(_workload(model, request, request_path.parent, catalog))
-        except InputError as error:
-            problems.found.extend(error.problems)
+    found = [_workload(model, request, request_path.parent, catalog, problems) for model in request.model]
     problems.raise_if_any()
-    return tuple(workloads)
+    return tuple(workload for workload in found if workload is not None)
 
 
-def _workload(model: ModelRequest, request: PlanRequest, folder: Path, catalog: Catalog) -> Workload:
+def _workload(
+    model: ModelRequest, request: PlanRequest, folder: Path, catalog: Catalog, problems: Problems
+) -> Workload | None:
     for name in model.gpus:
-        catalog.gpu(name)
-    shape = catalog.model_shape(model.weights, folder)
-    _check_tp(model, shape)
+        problems.attempt(lambda name=name: catalog.gpu(name))  # type: ignore[misc]
+    shape = problems.attempt(lambda: catalog.model_shape(model.weights, folder))
+    if shape is not None:
+        _check_tp(model, shape, problems)
     source = model.traffic
-    traffic = load_traffic(
-        folder / source.path,
-        log_format=source.format,
-        model=source.model,
-        options=source.options,
-        name=model.name,
+    traffic = problems.attempt(
+        lambda: load_traffic(
+            folder / source.path,
+            log_format=source.format,
+            model=source.model,
+            options=source.options,
+            name=model.name,
+        )
     )
+    if shape is None or traffic is None:
+        return None
     mean_rate = source.rate_per_s * source.growth
     return Workload(
         request=model,
@@ -157,10 +164,9 @@ def _workload(model: ModelRequest, request: PlanRequest, folder: Path, catalog: 
     )
 
 
-def _check_tp(model: ModelRequest, shape: ModelShape) -> None:
+def _check_tp(model: ModelRequest, shape: ModelShape, problems: Problems) -> None:
     """A degree that cannot divide the heads is a mistake in the request, not a candidate to reject in silence."""
-    problems = Problems()
-    for tp in model.tp_degrees:
+    for tp in model.tp_degrees or ():
         if shape.attention_heads % tp:
             problems.add(
                 f"model '{model.name}'",
@@ -168,7 +174,6 @@ def _check_tp(model: ModelRequest, shape: ModelShape) -> None:
                 "Remove it from tp_degrees",
                 field="tp_degrees",
             )
-    problems.raise_if_any()
 
 
 def _gpus(workload: Workload, offers: Sequence[Offer], catalog: Catalog) -> tuple[Gpu, ...]:

@@ -149,7 +149,8 @@ class ModelRequest(Strict):
     tail_budget: float = Field(default=0.001, ge=0, lt=1)
     """Largest share of requests that may be refused because they are longer than max_model_len."""
     targets: Targets = Targets()
-    tp_degrees: tuple[int, ...] = (1, 2, 4, 8)
+    tp_degrees: tuple[int, ...] | None = None
+    """Tensor-parallel degrees to try; by default those of 1, 2, 4, 8 that divide the attention heads."""
     max_num_seqs: tuple[int, ...] = (64, 256, 1024)
     """Operating points to try: caps on concurrent sequences."""
     spare_replicas: int | None = Field(default=None, ge=0)
@@ -158,7 +159,9 @@ class ModelRequest(Strict):
 
     @field_validator("tp_degrees", "max_num_seqs")
     @classmethod
-    def _positive(cls, values: tuple[int, ...]) -> tuple[int, ...]:
+    def _positive(cls, values: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if values is None:
+            return None
         if not values or any(value < 1 for value in values):
             raise ValueError("must hold at least one whole number, each at least 1")
         return values

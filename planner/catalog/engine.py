@@ -80,6 +80,12 @@ class VllmRules(Frozen):
     block_size_tokens: int = Field(gt=0)
     latent_block_16bit: LatentBlocks
     latent_block_fp8: LatentBlocks
+    wide_head_fp8_block_hopper: int = Field(gt=0)
+    """Block size of an fp8 cache with heads of 512 on Hopper (Gemma-4), tokens."""
+    sparse_latent_always_fp8: bool
+    """Latent caches with an indexer are stored in fp8 whatever is asked."""
+    chunks_kept_apart: bool
+    """Chunked layers get groups of their own; else every layer of the model is allocated at full length."""
     null_blocks: int = Field(ge=0)
     """Blocks that the start-up check keeps back."""
     batches_in_flight: int = Field(ge=1)
@@ -143,6 +149,8 @@ class SglangRules(Frozen):
     mb_per_prefill_graph: float = Field(ge=0)
     latent_prefill_graphs_mb: float = Field(ge=0)
     page_size_tokens: int = Field(ge=1)
+    sparse_page_size_tokens: int = Field(ge=1)
+    """Page of latent caches with an indexer."""
     swa_full_tokens_ratio: float = Field(gt=0, le=1)
     swa_model_types: tuple[str, ...]
     """Model types whose sliding layers get their own pool; all others are charged at full length."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.catalog.hf_fields import HEAD_DIM, KV_HEADS, Fields
 from planner.catalog.hf_windows import Windows
 from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
+from planner.errors import InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,21 @@ def grouped_query(
     )
 
 
-def latent(fields: Fields, layers: int) -> Attention:
+def latent_if_ranked(fields: Fields, windows: Windows) -> Attention:
+    """Latent attention, or plain multi-head attention where ``kv_lora_rank`` is null (deepseek-vl2-tiny)."""
+    if fields.get("kv_lora_rank"):
+        return latent(fields, windows)
+    bias = fields.flag("attention_bias")
+    return grouped_query(fields, windows, qkv_bias=bias, output_bias=bias, qk_norm="", sinks=False)
+
+
+def latent(fields: Fields, windows: Windows) -> Attention:
     """Multi-head latent attention: one vector of ``kv_lora_rank + qk_rope_head_dim`` a token and layer.
 
     DeepSeek-V2 (arXiv 2405.04434). The down-projections are whole on every rank; query and key/value
     up-projections and the output are split by heads.
     """
-    hidden, heads = fields.hidden, fields.heads
+    hidden, heads, layers = fields.hidden, fields.heads, len(windows)
     rank, rope = fields.integer("kv_lora_rank"), fields.integer("qk_rope_head_dim")
     nope, value = fields.integer("qk_nope_head_dim"), fields.integer("v_head_dim")
     query_rank = fields.optional_integer("q_lora_rank")
@@ -120,12 +129,12 @@ def latent(fields: Fields, layers: int) -> Attention:
     )
 
 
-def expanded_latent(fields: Fields, layers: int) -> Attention:
+def expanded_latent(fields: Fields, windows: Windows) -> Attention:
     """Latent weights whose cache the engine keeps expanded per head (MiniCPM3: 40 heads x 96).
 
     vLLM caches both keys and values at the query/key head size, ``qk_nope_head_dim + qk_rope_head_dim``.
     """
-    shape = latent_weights(fields, layers)
+    shape, layers = latent_weights(fields, windows), len(windows)
     dim = fields.integer("qk_nope_head_dim") + fields.integer("qk_rope_head_dim")
     heads = fields.heads
     return Attention(
@@ -141,13 +150,125 @@ def expanded_latent(fields: Fields, layers: int) -> Attention:
     )
 
 
-def latent_weights(fields: Fields, layers: int) -> Attention:
+def latent_weights(fields: Fields, windows: Windows) -> Attention:
     """Latent attention of a config that may leave ``v_head_dim`` out (then hidden over heads, as MiniCPM3)."""
     if fields.get("v_head_dim"):
-        return latent(fields, layers)
+        return latent(fields, windows)
     text = {**fields.text, "v_head_dim": fields.hidden // fields.heads}
     filled = Fields(text, fields.model_id, {fields.model_type: fields.defaults})
-    return latent(filled, layers)
+    return latent(filled, windows)
+
+
+INDEXER_BYTES = 128 + 4
+"""Key of a sparse-attention indexer in fp8, with its scale: bytes a token and layer (DeepSeek-V3.2, GLM-5)."""
+SPARSE_LATENT_FP8_BYTES = 656
+"""Latent of sparse attention in an fp8 cache (``fp8_ds_mla``): 512 + 16 of scales + 64 x 2 of rotary key."""
+
+
+def sparse_latent(fields: Fields, windows: Windows) -> Attention:
+    """Latent attention with an indexer that picks the tokens to attend to (DeepSeek-V3.2, GLM-5).
+
+    The indexer's keys are kept for every token of each indexer layer; picking cuts compute, not what is kept.
+    Its projections are whole on every rank.
+    """
+    shape, layers = latent(fields, windows), len(windows)
+    indexers = indexer_layers(fields, layers)
+    heads, dim = fields.integer("index_n_heads"), fields.integer("index_head_dim")
+    weights = fields.integer("q_lora_rank") * heads * dim + fields.hidden * (dim + heads)
+    cache = replace(shape.cache_layers[0], fp8_bytes_per_token=SPARSE_LATENT_FP8_BYTES)
+    index = CacheLayers(CacheKind.FULL, indexers, 1, dim, 0, fixed_bytes_per_token=INDEXER_BYTES)
+    return replace(
+        shape,
+        cache_layers=(cache, index),
+        projections=shape.projections + indexers * weights,
+        replicated=shape.replicated + indexers * weights,
+        small=shape.small + indexers * 2 * dim,
+    )
+
+
+def indexer_layers(fields: Fields, layers: int) -> int:
+    """Layers with an indexer of their own: those typed ``full``, or all where the config shares none."""
+    types = fields.get("indexer_types")
+    if types:
+        return sum(1 for kind in types if kind == "full")
+    if fields.optional_integer("index_topk_freq", default=1) > 1:
+        fix = "Add indexer_types, which says the layers that have one"
+        raise InputError(Problem(fields.model_id, "shares indexers between layers", fix, field="index_topk_freq"))
+    return layers
+
+
+def chunked_query(fields: Fields, windows: Windows) -> Attention:
+    """Grouped queries whose local layers keep one chunk (Llama-4)."""
+    bias = fields.flag("attention_bias")
+    shape = grouped_query(fields, windows, qkv_bias=bias, output_bias=bias, qk_norm="", sinks=False)
+    layers = tuple(replace(c, chunked=c.kind is CacheKind.SLIDING) for c in shape.cache_layers)
+    return replace(shape, cache_layers=layers)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Head shape of one kind of layer."""
+
+    count: int
+    kv: int
+    key_dim: int
+    value_dim: int
+
+
+def two_shapes(fields: Fields, windows: Windows, full: Heads, sliding: Heads, small: tuple[int, int]) -> Attention:
+    """Full and sliding layers with head shapes of their own; ``small`` is per full and per sliding layer."""
+    hidden = fields.hidden
+    window = max((size for size in windows if size is not None), default=None)
+    n_sliding = sum(1 for size in windows if size is not None)
+    counts = ((full, len(windows) - n_sliding), (sliding, n_sliding))
+    keys_values = sum(n * hidden * h.kv * (h.key_dim + h.value_dim) for h, n in counts)
+    queries = sum(n * hidden * h.count * (h.key_dim + h.value_dim) for h, n in counts)
+    return Attention(
+        family=AttentionFamily.HYBRID,
+        cache_layers=(
+            CacheLayers(CacheKind.FULL, counts[0][1], full.kv, full.key_dim, full.value_dim),
+            CacheLayers(CacheKind.SLIDING, n_sliding, sliding.kv, sliding.key_dim, sliding.value_dim, window),
+        ),
+        heads=fields.heads,
+        kv_heads=min(full.kv, sliding.kv),
+        head_dim=full.key_dim,
+        projections=queries + keys_values,
+        kv=keys_values,
+        replicated=0,
+        small=counts[0][1] * small[0] + n_sliding * small[1],
+    )
+
+
+def gemma4(fields: Fields, windows: Windows) -> Attention:
+    """Gemma-4: global layers have ``global_head_dim`` and their own KV heads.
+
+    ``attention_k_eq_v`` stores keys only; the engine copies them into values, so neither cache nor loaded weights
+    shrink.
+    """
+    if fields.optional_integer("num_kv_shared_layers") or fields.optional_integer("hidden_size_per_layer_input"):
+        message = "shares caches between layers or adds per-layer embeddings (Gemma-4 E models), which is not supported"
+        raise InputError(Problem(fields.model_id, message, "Choose another model", field="num_kv_shared_layers"))
+    heads, local, wide = fields.heads, head_dim(fields), fields.integer("global_head_dim", "head_dim")
+    kv = kv_heads(fields)
+    wide_kv = fields.optional_integer("num_global_key_value_heads", default=kv)
+    full, sliding = Heads(heads, wide_kv, wide, wide), Heads(heads, kv, local, local)
+    return two_shapes(fields, windows, full, sliding, (2 * wide + 1, 2 * local + 1))
+
+
+def mimo_v2(fields: Fields, _: Windows) -> Attention:
+    """MiMo-V2: ``hybrid_layer_pattern`` marks sliding layers by 1; keys and values differ in size."""
+    window = fields.integer("sliding_window")
+    windows: Windows = [window if mark else None for mark in fields.get("hybrid_layer_pattern")]
+    value = fields.integer("v_head_dim")
+    full = Heads(fields.heads, kv_heads(fields), head_dim(fields), value)
+    sliding = Heads(
+        fields.optional_integer("swa_num_attention_heads", default=fields.heads),
+        fields.optional_integer("swa_num_key_value_heads", default=full.kv),
+        fields.optional_integer("swa_head_dim", default=full.key_dim),
+        fields.optional_integer("swa_v_head_dim", default=value),
+    )
+    sinks = fields.heads if fields.flag("add_swa_attention_sink_bias") else 0
+    return two_shapes(fields, windows, full, sliding, (0, sinks))
 
 
 def cache_of(windows: Windows, kv: int, key_dim: int, value_dim: int) -> tuple[CacheLayers, ...]:

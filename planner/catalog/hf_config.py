@@ -31,6 +31,8 @@ class Traits:
 
     Attributes
     ----------
+    attention
+        Reader of a family that is not plain grouped-query attention.
     norms
         Norm vectors of hidden size per layer.
     norm_bias
@@ -40,6 +42,7 @@ class Traits:
     """
 
     windows: Callable[[Fields], Windows] = hf_windows.all_full
+    attention: Callable[[Fields, Windows], Attention] | None = None
     mlp: Callable[[Fields, bool], FeedForward] = hf_mlp.gated
     qkv_bias: Bias = False
     output_bias: Bias = False
@@ -67,7 +70,8 @@ _QWEN2 = Traits(windows=hf_windows.qwen_window, qkv_bias=True)
 _QWEN3 = Traits(windows=hf_windows.qwen_window, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head")
 _QWEN3_MOE = replace(_QWEN3, mlp=hf_mlp.mixture)
 _MISTRAL = Traits(windows=hf_windows.one_window)
-_LATENT = Traits(qkv_bias="attention_bias", mlp=hf_mlp.mixture)
+_LATENT = Traits(attention=hf_attention.latent_if_ranked, mlp=hf_mlp.mixture)
+_SPARSE_LATENT = Traits(attention=hf_attention.sparse_latent, mlp=hf_mlp.mixture)
 
 REGISTRY: Mapping[str, Traits] = {
     "PanguEmbedded": Traits(qkv_bias="bias", output_bias="bias"),
@@ -78,6 +82,7 @@ REGISTRY: Mapping[str, Traits] = {
     "deepseek": Traits(mlp=hf_mlp.mixture),
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
+    "deepseek_v32": _SPARSE_LATENT,
     "kimi_k2": _LATENT,
     "ernie4_5": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias"),
     "ernie4_5_moe": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp=hf_mlp.mixture),
@@ -87,6 +92,10 @@ REGISTRY: Mapping[str, Traits] = {
     "gemma": Traits(),
     "gemma2": Traits(windows=hf_windows.typed_layers(2), norms=4),
     "gemma3_text": Traits(windows=hf_windows.typed_layers(6), norms=4, qk_norm="head"),
+    "gemma4_text": Traits(
+        windows=hf_windows.typed_layers(6), attention=hf_attention.gemma4, mlp=hf_mlp.beside_experts, norms=4
+    ),
+    "glm_moe_dsa": _SPARSE_LATENT,
     "glm4_moe": Traits(mlp=hf_mlp.mixture, qkv_bias="attention_bias", qk_norm="head", qk_norm_if="use_qk_norm"),
     "gpt2": _gpt_like(positions=0),
     "gpt_bigcode": _gpt_like(positions=0),
@@ -105,9 +114,11 @@ REGISTRY: Mapping[str, Traits] = {
     "internlm": Traits(qkv_bias="bias", output_bias="bias"),
     "internlm2": Traits(),
     "llama": _llama_like(),
+    "llama4_text": Traits(windows=hf_windows.chunks, attention=hf_attention.chunked_query, mlp=hf_mlp.mixture),
+    "mimo_v2_flash": Traits(attention=hf_attention.mimo_v2, mlp=hf_mlp.mixture),
     "mimo": Traits(qkv_bias=True, windows=hf_windows.qwen_window),
     "minicpm": Traits(),
-    "minicpm3": Traits(),
+    "minicpm3": Traits(attention=hf_attention.expanded_latent),
     "minimax_m2": Traits(mlp=hf_mlp.mixture, qk_norm="full", qk_norm_if="use_qk_norm"),
     "ministral3": _MISTRAL,
     "mistral": _MISTRAL,
@@ -146,27 +157,20 @@ REGISTRY: Mapping[str, Traits] = {
     "starcoder2": _gpt_like(windows=hf_windows.one_window),
 }
 
-LATENT_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
-
 NOT_YET: Mapping[str, str] = {
     "bert": "an encoder keeps no KV cache",
     "t5": "an encoder-decoder keeps a second, cross-attention cache",
     "whisper": "an encoder-decoder keeps a second, cross-attention cache",
     "deepseek_ref": "DeepSeek-V4 keeps compressed states beside a window",
     "deepseek_v4": "DeepSeek-V4 keeps compressed states beside a window",
-    "deepseek_v32": "sparse attention keeps an indexer cache beside the latent",
-    "glm_moe_dsa": "sparse attention keeps an indexer cache beside the latent",
     "falcon_h1": "attention and Mamba run side by side in every layer",
     "falcon_mamba": "Mamba keeps a state per sequence, not a cache per token",
     "gemma3n_text": "the last layers share another layer's cache",
-    "gemma4_text": "global layers have their own head size and heads",
     "granitemoehybrid": "Mamba layers keep a state per sequence",
     "jamba": "Mamba layers keep a state per sequence",
     "kimi_linear": "linear-attention layers keep a state per sequence",
     "lfm2": "short-convolution layers keep a state per sequence",
-    "llama4_text": "chunked attention keeps one chunk, not a sliding window",
     "longcat_flash": "each layer holds two attentions",
-    "mimo_v2_flash": "sliding layers have other heads than full ones",
     "minimax_m1": "lightning-attention layers keep a state per sequence",
     "minimax_m3": "sparse attention keeps an index cache",
     "minimax_m3_vl": "sparse attention keeps an index cache",
@@ -240,6 +244,7 @@ def read_model_shape(
         weight_block=stored.block,
         group_size=stored.group_size,
         declares_fp8_kv=stored.kv_fp8,
+        attention_kept_16bit=stored.attention_kept,
         gptq_activation_order=stored.activation_order,
         longrope_original_length=_longrope_original(fields),
         active_parameters=_active(parameters, mlp),
@@ -314,13 +319,12 @@ def _traits(fields: Fields) -> Traits:
 
 
 def _attention(fields: Fields, traits: Traits) -> Attention:
-    if fields.model_type == "minicpm3":
-        return hf_attention.expanded_latent(fields, fields.layers)
-    if fields.model_type in LATENT_TYPES and fields.get("kv_lora_rank"):
-        return hf_attention.latent(fields, fields.layers)
+    windows = traits.windows(fields)
+    if traits.attention is not None:
+        return traits.attention(fields, windows)
     return hf_attention.grouped_query(
         fields,
-        traits.windows(fields),
+        windows,
         qkv_bias=_is(fields, traits.qkv_bias),
         output_bias=_is(fields, traits.output_bias),
         qk_norm=traits.qk_norm if not traits.qk_norm_if or fields.flag(traits.qk_norm_if) else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.catalog.hf_fields import EXPERTS, EXPERTS_PER_TOKEN, Fields
 
@@ -109,3 +109,16 @@ def moe_layer_count(fields: Fields, layers: int) -> int:
     return sum(
         1 for layer in range(layers) if layer >= first and layer not in dense_layers and (layer + offset) % every == 0
     )
+
+
+def beside_experts(fields: Fields, bias: bool) -> FeedForward:
+    """A dense MLP in every layer and, with ``enable_moe_block``, experts beside it (Gemma-4).
+
+    The expert branch brings three more norms and one scale per expert and per hidden dimension.
+    """
+    dense = gated(fields, bias)
+    if not fields.flag("enable_moe_block"):
+        return dense
+    routed = mixture(fields, bias)
+    experts, hidden, layers = routed.num_experts, fields.hidden, fields.layers
+    return replace(routed, dense=dense.dense, small=layers * (3 * hidden + hidden + experts), moe_layers=layers)

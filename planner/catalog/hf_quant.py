@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ class StoredWeights:
     group_size: int | None = None
     kv_fp8: bool = False
     """The checkpoint declares an fp8 KV cache."""
+    attention_kept: bool = False
+    """Attention projections stay at 16 bits."""
     activation_order: bool = False
     """GPTQ quantised in order of activation (``desc_act``)."""
     notes: tuple[str, ...] = ()
@@ -69,13 +71,20 @@ def _from_compressed_tensors(stated: Mapping[str, Any]) -> StoredWeights:
     weights = [group.get("weights") or {} for group in groups.values()] if isinstance(groups, Mapping) else []
     if len(weights) == 1 and weights[0].get("type") == "float" and weights[0].get("num_bits") == 8:
         scheme = stated.get("kv_cache_scheme")
-        kept = [name for name in stated.get("ignore") or () if "vision" not in str(name)]
+        kept = _keeps_attention(stated.get("ignore") or ())
         return StoredWeights(
             "fp8",
             kv_fp8=isinstance(scheme, Mapping) and scheme.get("num_bits") == 8,
-            notes=(f"compressed-tensors keeps {len(kept)} text modules at 16 bits",) if len(kept) > 1 else (),
+            attention_kept=kept,
+            notes=("the checkpoint keeps attention at 16 bits",) if kept else (),
         )
     return _unsupported(f"compressed-tensors {stated.get('format') or ''}".strip())
+
+
+def _keeps_attention(ignored: Sequence[str]) -> bool:
+    """Whether the list of modules left alone names the text model's attention projections."""
+    text = [str(name) for name in ignored if "vision" not in str(name)]
+    return any("self_attn" in name and name.rstrip("*.").endswith(("_proj", "self_attn")) for name in text)
 
 
 def _from_modelopt(stated: Mapping[str, Any]) -> StoredWeights:

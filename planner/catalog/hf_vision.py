@@ -17,7 +17,8 @@ def vision_parameters(fields: Fields) -> int | None:
     """Parameters of tower and projector: 0 without one, ``None`` where its layout is not known."""
     vision = fields.outer.get("vision_config")
     if not isinstance(vision, Mapping):
-        return None if "img_processor" in fields.outer else 0
+        has_tower = "img_processor" in fields.outer or fields.outer_type in (*TOWERS, *UNCOUNTED)
+        return None if has_tower else 0
     reader = TOWERS.get(fields.outer_type)
     try:
         return reader(fields, vision) if reader else None
@@ -96,6 +97,8 @@ def _pixtral(fields: Fields, vision: Vision) -> int:
     return int(patch + hidden + vision["num_hidden_layers"] * block + merger + projector)
 
 
+UNCOUNTED = ("gemma4", "kimi_k25", "llama4")
+"""Multimodal model types whose tower is not counted."""
 TOWERS: Mapping[str, Callable[[Fields, Vision], int]] = {
     "gemma3": _siglip,
     "llava": _clip,

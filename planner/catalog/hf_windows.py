@@ -50,3 +50,13 @@ def typed_layers(period: int, *, full_last: bool = True) -> Callable[[Fields], W
         return [None if layer % every == full else window for layer in range(fields.layers)]
 
     return windows
+
+
+def chunks(fields: Fields) -> Windows:
+    """Llama-4: ``no_rope_layers`` marks layers without rotary positions by 0; they keep everything, as every fourth."""
+    chunk = fields.optional_integer("attention_chunk_size") or None
+    marks = fields.get("no_rope_layers")
+    if marks:
+        return [chunk if mark else None for mark in marks]
+    every = fields.optional_integer("no_rope_layer_interval", default=4)
+    return [None if (layer + 1) % every == 0 else chunk for layer in range(fields.layers)]

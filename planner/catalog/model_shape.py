@@ -35,6 +35,15 @@ class CacheLayers:
     One token of one layer holds ``kv_heads * (key_dim + value_dim)`` elements. MLA is stored as one latent head:
     ``kv_heads = 1``, ``key_dim = kv_lora_rank + qk_rope_head_dim``, ``value_dim = 0``; it is therefore never split
     by tensor parallelism.
+
+    Attributes
+    ----------
+    chunked
+        The window is a chunk: it starts anew every ``window_tokens`` tokens instead of sliding.
+    fixed_bytes_per_token
+        Bytes of one token in one layer whatever the cache dtype (indexer keys of sparse attention, with their scale).
+    fp8_bytes_per_token
+        Bytes of one token in one layer of an fp8 cache, where that is not a byte an element.
     """
 
     kind: CacheKind
@@ -43,6 +52,9 @@ class CacheLayers:
     key_dim: int
     value_dim: int
     window_tokens: int | None = None
+    chunked: bool = False
+    fixed_bytes_per_token: int | None = None
+    fp8_bytes_per_token: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,8 @@ class ModelShape:
         Group of an int4 checkpoint.
     declares_fp8_kv
         The checkpoint declares an fp8 KV cache; newer engines then use one unless told otherwise.
+    attention_kept_16bit
+        A quantised checkpoint that leaves attention at 16 bits.
     gptq_activation_order
         GPTQ quantised in order of activation (``desc_act``), which newer engines refuse.
     longrope_original_length
@@ -148,6 +162,7 @@ class ModelShape:
     weight_block: tuple[int, int] | None = None
     group_size: int | None = None
     declares_fp8_kv: bool = False
+    attention_kept_16bit: bool = False
     gptq_activation_order: bool = False
     longrope_original_length: int | None = None
     active_parameters: int = 0

@@ -7,15 +7,19 @@ Source: vllm/v1/core/kv_cache_utils.py and vllm/v1/kv_cache_interface.py of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import gcd
 
 from planner.catalog.engine import LatentBlocks, VllmRules
 from planner.catalog.gpu import Gpu
-from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, ModelShape
+from planner.errors import InputError, Problem
 from planner.memory.kv import layer_bytes_per_token
 from planner.memory.types import KvDtype
+
+SPARSE_LATENT_BLOCK = 64
+"""Block of a latent cache with an indexer (vllm/v1/attention/backends/mla/indexer.py)."""
+WIDE_HEAD = 512
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -27,13 +31,15 @@ def ceil_div(a: int, b: int) -> int:
 class Group:
     """``layers`` layers of one kind that share a block table.
 
-    ``page_bytes`` is one layer's page; ``window_tokens`` is ``None`` for layers that keep every token.
+    ``page_bytes`` is one layer's page; ``window_tokens`` is ``None`` for layers that keep every token. ``chunked``: the
+    window is a chunk that starts anew.
     """
 
     layers: int
     block_tokens: int
     page_bytes: int
     window_tokens: int | None
+    chunked: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,14 @@ class Layout:
         Layers that a block of the pool has room for; a group with fewer wastes the rest.
     bytes_per_block
         ``group_size x page``.
+    checked
+        Groups as the start-up check of single layers counts them, where they differ from those of the pool.
     """
 
     groups: tuple[Group, ...]
     group_size: int
     bytes_per_block: int
+    checked: tuple[Group, ...] = ()
 
     @property
     def block_tokens(self) -> int:
@@ -58,36 +67,55 @@ class Layout:
         return min(group.block_tokens for group in self.groups)
 
 
-class UnevenPagesError(Exception):
-    """The layers' pages cannot be made equal."""
+@dataclass(frozen=True)
+class LayoutRules:
+    """What a version does with layers of several kinds.
+
+    ``group_size`` and ``uneven_pages`` as in `VllmRules`; ``chunks_kept_apart``: chunked layers get groups of their
+    own, else the whole model is allocated as if every layer kept everything.
+    """
+
+    group_size: str
+    uneven_pages: str
+    chunks_kept_apart: bool
+
+
+def layout_rules(rules: VllmRules) -> LayoutRules:
+    """The part of a version's rules that shapes the pool."""
+    return LayoutRules(rules.group_size_rule, rules.uneven_pages, rules.chunks_kept_apart)
 
 
 @lru_cache(maxsize=4096)
 def layout(
-    cache_layers: tuple[CacheLayers, ...],
-    tp: int,
-    kv_dtype: KvDtype,
-    block_tokens: int,
-    group_size_rule: str,
-    uneven_pages: str,
+    cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int, rules: LayoutRules
 ) -> Layout:
     """Groups of a model.
 
     Raises
     ------
-    UnevenPagesError
-        If page sizes differ and this version cannot unify them.
+    InputError
+        If no whole number of tokens makes the pages equal.
     """
-    kinds = _unified(cache_layers, tp, kv_dtype, block_tokens, uneven_pages)
-    counts = [kind.layers for kind in kinds]
-    size = group_size(counts, group_size_rule)
+    if len(cache_layers) > 1 and all(layers.kind is CacheKind.FULL for layers in cache_layers):
+        return _one_table(cache_layers, tp, kv_dtype, block_tokens)
+    kinds = _unified(cache_layers, tp, kv_dtype, block_tokens)
+    checked: tuple[Group, ...] = ()
+    if not rules.chunks_kept_apart and any(kind.chunked for kind in kinds):
+        checked = tuple(kinds)
+        kinds = [Group(sum(kind.layers for kind in kinds), kinds[0].block_tokens, kinds[0].page_bytes, None)]
+    size = group_size([kind.layers for kind in kinds], rules.group_size)
     groups: list[Group] = []
     for kind in kinds:
         n_groups = ceil_div(kind.layers, size)
         for index in range(n_groups):
-            layers = kind.layers // n_groups + (index < kind.layers % n_groups)
-            groups.append(Group(layers, kind.block_tokens, kind.page_bytes, kind.window_tokens))
-    return Layout(tuple(groups), size, size * kinds[0].page_bytes)
+            groups.append(replace(kind, layers=kind.layers // n_groups + (index < kind.layers % n_groups)))
+    return Layout(tuple(groups), size, size * kinds[0].page_bytes, checked)
+
+
+def _one_table(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int) -> Layout:
+    """Layers that all keep everything but differ in size share one block table (a latent and its indexer)."""
+    page = block_tokens * sum(layers.count * layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers)
+    return Layout((Group(1, block_tokens, page, None),), 1, page)
 
 
 def group_size(counts: list[int], rule: str) -> int:
@@ -98,25 +126,40 @@ def group_size(counts: list[int], rule: str) -> int:
     return fewest
 
 
-def _unified(
-    cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int, uneven_pages: str
-) -> list[Group]:
+def pages_differ(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype) -> bool:
+    """Whether full and sliding layers store a token in different sizes."""
+    kinds = {layers.kind for layers in cache_layers}
+    return len(kinds) > 1 and len({layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers}) > 1
+
+
+def _unified(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int) -> list[Group]:
     """One entry per kind of layer, with block sizes raised until all pages are equal."""
     per_token = [layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers]
     largest = max(per_token)
     kinds = []
     for layers, size in zip(cache_layers, per_token, strict=True):
-        if largest % size or (size != largest and uneven_pages == "refuse"):
-            raise UnevenPagesError
+        if largest % size:
+            message = f"layers store {size} and {largest} B a token: no block sizes make their pages equal"
+            raise InputError(Problem("model", message, "Use another KV-cache format or tensor-parallel degree"))
         window = layers.window_tokens if layers.kind is CacheKind.SLIDING else None
-        kinds.append(Group(layers.count, block_tokens * (largest // size), block_tokens * largest, window))
+        block = block_tokens * (largest // size)
+        kinds.append(Group(layers.count, block, block_tokens * largest, window, layers.chunked))
     return kinds
 
 
-def block_tokens(rules: VllmRules, gpu: Gpu, family: AttentionFamily, kv_dtype: KvDtype) -> int:
-    """Block size that the engine picks, tokens: by the attention backend for latent caches, else the default."""
-    if family is not AttentionFamily.MLA:
+def block_tokens(rules: VllmRules, gpu: Gpu, shape: ModelShape, kv_dtype: KvDtype) -> int:
+    """Block size that the engine picks, tokens: by the attention backend for latent caches, else the default.
+
+    Sparse latents: always 64. Heads of 512 in an fp8 cache on Hopper: as the backend of that version wants.
+    """
+    if shape.family is not AttentionFamily.MLA:
+        hopper = gpu.compute_capability.startswith("9.")
+        wide = any(layers.key_dim >= WIDE_HEAD for layers in shape.cache_layers)
+        if wide and hopper and kv_dtype is KvDtype.FP8:
+            return rules.wide_head_fp8_block_hopper
         return rules.block_size_tokens
+    if is_sparse(shape):
+        return SPARSE_LATENT_BLOCK
     blocks: LatentBlocks = rules.latent_block_fp8 if kv_dtype is KvDtype.FP8 else rules.latent_block_16bit
     if gpu.compute_capability.startswith("9."):
         return blocks.hopper
@@ -125,14 +168,21 @@ def block_tokens(rules: VllmRules, gpu: Gpu, family: AttentionFamily, kv_dtype: 
     return blocks.other
 
 
+def is_sparse(shape: ModelShape) -> bool:
+    """Whether an indexer picks the tokens to attend to (its keys are a second cache beside the latent)."""
+    return any(layers.fixed_bytes_per_token is not None for layers in shape.cache_layers)
+
+
 def blocks_of_request(group: Group, tokens: int, in_flight_tokens: int) -> int:
     """Blocks that one request of ``tokens`` may hold in a group.
 
     Full: ``ceil(tokens / block)``. Sliding: ``ceil(min(window − 1 + in_flight, tokens) / block) + 1``, the one more
-    because a window may start inside a block.
+    because a window may start inside a block. Chunked: ``ceil(min(chunk + in_flight, tokens) / block)``.
     """
     if group.window_tokens is None:
         return ceil_div(tokens, group.block_tokens)
+    if group.chunked:
+        return ceil_div(min(group.window_tokens + in_flight_tokens, tokens), group.block_tokens)
     held = min(group.window_tokens - 1 + in_flight_tokens, tokens)
     return ceil_div(held, group.block_tokens) + 1
 
@@ -147,7 +197,8 @@ def request_bytes(pool: Layout, tokens: int, in_flight_tokens: int, start_check:
     if start_check == "groups":
         return request_blocks(pool, tokens, in_flight_tokens) * pool.bytes_per_block
     return sum(
-        group.layers * blocks_of_request(group, tokens, in_flight_tokens) * group.page_bytes for group in pool.groups
+        group.layers * blocks_of_request(group, tokens, in_flight_tokens) * group.page_bytes
+        for group in pool.checked or pool.groups
     )
 
 
@@ -170,11 +221,3 @@ def logged_tokens(rules: VllmRules, pool: Layout, num_blocks: int, concurrency: 
     if rules.logged_tokens == "concurrency":
         return int(concurrency * max_model_len)
     return num_blocks // len(pool.groups) * pool.block_tokens
-
-
-def common_block(pool: Layout) -> int:
-    """Largest block size that divides every group's block."""
-    value = 0
-    for group in pool.groups:
-        value = gcd(value, group.block_tokens)
-    return value

@@ -21,6 +21,10 @@ def heads_per_rank(kv_heads: int, tp: int) -> int:
 
 def layer_bytes_per_token(layers: CacheLayers, tp: int, kv_dtype: KvDtype) -> int:
     """Bytes of one token in one of these layers on one GPU: ``heads x (key_dim + value_dim) x element``."""
+    if layers.fixed_bytes_per_token is not None:
+        return layers.fixed_bytes_per_token
+    if kv_dtype is KvDtype.FP8 and layers.fp8_bytes_per_token is not None:
+        return layers.fp8_bytes_per_token
     return heads_per_rank(layers.kv_heads, tp) * (layers.key_dim + layers.value_dim) * BYTES_PER_ELEMENT[kv_dtype]
 
 

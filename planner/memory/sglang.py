@@ -14,6 +14,7 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape
 from planner.errors import InputError, Problem
 from planner.memory import start_rules
+from planner.memory.blocks import is_sparse
 from planner.memory.kv import layer_bytes_per_token
 from planner.memory.overheads import given_overhead
 from planner.memory.terms import memory_term, no_room, weights_term
@@ -147,14 +148,15 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
     available = units.gib_to_bytes(budget_gib) - sum(units.gib_to_bytes(term.gib) for term in terms)
     max_model_len = deployment.max_model_len or shape.max_position_embeddings
     pool = pool_of(rules, shape, deployment.tp, deployment.kv_dtype)
-    tokens = pool.tokens(int(available), rules.page_size_tokens) if available > 0 else 0
+    page = rules.sparse_page_size_tokens if is_sparse(shape) else rules.page_size_tokens
+    tokens = pool.tokens(int(available), page) if available > 0 else 0
     refusals: list[Refusal] = [
         *start_rules.before_sizing(shape, gpu, facts, deployment, given.weights_gib is not None),
         *start_rules.length_allowed(shape, max_model_len, deployment.max_model_len),
     ]
     if available <= 0:
         refusals.append(no_room(available))
-    elif pool.window_tokens and pool.window_tokens + rules.page_size_tokens >= int(tokens * pool.ratio):
+    elif pool.window_tokens and pool.window_tokens + page >= int(tokens * pool.ratio):
         message = f"the sliding pool ({int(tokens * pool.ratio)} tokens) cannot hold one window of {pool.window_tokens}"
         refusals.append(Refusal("sliding pool", message, "Raise mem_fraction_static or quantise the weights"))
     return Sizing(
@@ -174,10 +176,10 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
         bytes_per_token=pool.cell_bytes,
         sliding_bytes_per_token=(1 / pool.ratio - 1) * pool.cell_bytes,
         window_tokens=pool.window_tokens,
-        sliding_reserve_tokens=pool.window_tokens + rules.page_size_tokens if pool.window_tokens else 0,
-        block_size_tokens=rules.page_size_tokens,
-        num_blocks=tokens // rules.page_size_tokens,
-        bytes_per_block=int(pool.cell_bytes * rules.page_size_tokens),
+        sliding_reserve_tokens=pool.window_tokens + page if pool.window_tokens else 0,
+        block_size_tokens=page,
+        num_blocks=tokens // page,
+        bytes_per_block=int(pool.cell_bytes * page),
         pool_tokens=tokens,
         logged_tokens=tokens,
         max_concurrency=tokens / max_model_len,

@@ -126,9 +126,10 @@ class Sizing:
         Of the pool, padding of short groups included.
     pool_tokens
         The pool's bytes over ``bytes_per_token``: live tokens that fit when every layer keeps every token. For a hybrid
-        the windows are on top and charged per request by the caller: a request with t live tokens (in whole blocks)
-        occupies at most ``bytes_per_token * t + sliding_bytes_per_token * min(t, sliding_reserve_tokens)`` of
-        ``pool_bytes``. Where every layer slides, ``bytes_per_token`` is 0 and this counts sliding tokens.
+        the windows are on top and charged per request by the caller: a request with t live tokens (in whole blocks of
+        the largest group) occupies at most
+        ``bytes_per_token * t + sliding_bytes_per_token * min(t, sliding_reserve_tokens)`` of ``pool_bytes``. Where
+        every layer slides, ``bytes_per_token`` is 0 and this counts sliding tokens.
     logged_tokens
         The "GPU KV cache size" figure that this engine version prints.
     max_concurrency

@@ -15,11 +15,10 @@ from planner import units
 from planner.catalog.engine import EngineFacts, MemoryTier
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
-from planner.errors import InputError, Problem
 from planner.memory import blocks, start_rules
 from planner.memory.overheads import given_overhead, vllm_overheads
 from planner.memory.terms import memory_term, no_room, weights_term
-from planner.memory.types import Deployment, GivenTerms, Origin, Refusal, Sizing, Term
+from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, Refusal, Sizing, Term
 from planner.memory.weights import weight_bytes
 
 
@@ -96,30 +95,23 @@ def pool_of(
     max_model_len: int,
     batched_tokens: int,
 ) -> tuple[Pool, list[Refusal]]:
-    """Blocks, tokens and concurrency that ``available_bytes`` give, and what the memory checks refuse.
-
-    Raises
-    ------
-    InputError
-        If this version cannot hold layers of unequal page sizes.
-    """
+    """Blocks, tokens and concurrency that ``available_bytes`` give, and what the memory checks refuse."""
     rules = facts.vllm
-    block = blocks.block_tokens(rules, gpu, shape.family, deployment.kv_dtype)
-    try:
-        pool = blocks.layout(
-            shape.cache_layers, deployment.tp, deployment.kv_dtype, block, rules.group_size_rule, rules.uneven_pages
-        )
-    except blocks.UnevenPagesError:
-        message = f"{facts.name} {facts.version} cannot unify the page sizes of this model's layers"
-        raise InputError(Problem(shape.id, message, "Choose a newer engine version")) from None
+    kv_dtype = effective_kv_dtype(shape, facts, deployment.kv_dtype)
+    block = blocks.block_tokens(rules, gpu, shape, kv_dtype)
+    layout_rules, refusals = blocks.layout_rules(rules), []
+    if layout_rules.uneven_pages == "refuse" and blocks.pages_differ(shape.cache_layers, deployment.tp, kv_dtype):
+        message = f"{facts.name} {facts.version} cannot hold layers whose pages differ in size in one pool"
+        refusals.append(Refusal("page sizes", message, "Use a newer engine version"))
+    pool = blocks.layout(shape.cache_layers, deployment.tp, kv_dtype, block, layout_rules)
     in_flight = rules.batches_in_flight * batched_tokens
     num_blocks = max(0, available_bytes // pool.bytes_per_block)
     per_request = blocks.request_blocks(pool, max_model_len, in_flight)
     concurrency = num_blocks / per_request
     if available_bytes <= 0:
-        refusals = [no_room(available_bytes)]
+        refusals.append(no_room(available_bytes))
     else:
-        refusals = _one_request_fits(facts, pool, available_bytes, in_flight, max_model_len)
+        refusals += _one_request_fits(facts, pool, available_bytes, in_flight, max_model_len)
     keep, slide, window, reserve = _live_bytes(pool, max_model_len, in_flight)
     figures = Pool(
         bytes_per_token=keep,
@@ -134,6 +126,11 @@ def pool_of(
         max_concurrency=concurrency,
     )
     return figures, refusals
+
+
+def effective_kv_dtype(shape: ModelShape, facts: EngineFacts, asked: KvDtype) -> KvDtype:
+    """The cache format in use: some versions store sparse latents in fp8 whatever is asked."""
+    return KvDtype.FP8 if facts.vllm.sparse_latent_always_fp8 and blocks.is_sparse(shape) else asked
 
 
 def _live_bytes(pool: blocks.Layout, max_model_len: int, in_flight: int) -> tuple[float, float, int, int]:

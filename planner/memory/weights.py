@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from planner.catalog.model_shape import ModelShape
+from planner.catalog.model_shape import CacheLayers, ModelShape
 from planner.memory.blocks import ceil_div
+from planner.memory.kv import heads_per_rank
 from planner.memory.types import WeightBytes, WeightDtype
 
 BYTES_16BIT = 2.0
@@ -48,10 +49,10 @@ def weight_bytes(
     quantised = matrix_bytes(dtype, shape.weight_block if stored else None, shape.group_size if stored else None)
     matrices = BYTES_16BIT if dtype is WeightDtype.MXFP4 else quantised
     table = ceil_div(shape.vocab_size, VOCABULARY_PADDING) * VOCABULARY_PADDING * shape.hidden_size * BYTES_16BIT / tp
-    kv_share = max(1.0, tp / shape.kv_heads) / tp
     split = counts.attention - counts.kv_projection - counts.attention_replicated
-    attention = split / tp + counts.kv_projection * kv_share + counts.attention_replicated
-    dense = (attention + counts.mlp / tp) * matrices
+    attention = split / tp + counts.kv_projection * kv_share(shape.cache_layers, tp) + counts.attention_replicated
+    dense = attention * (BYTES_16BIT if stored and shape.attention_kept_16bit else matrices)
+    dense += counts.mlp / tp * matrices
     dense += (counts.router + counts.other - counts.expert_biases) * BYTES_16BIT
     experts = expert_bytes(shape, quantised, tp, mxfp4_padding if dtype is WeightDtype.MXFP4 else (1, 1))
     vision = counts.vision * BYTES_16BIT / tp
@@ -64,6 +65,13 @@ def weight_bytes(
         vision=vision,
         total=table + head + dense + experts + vision,
     )
+
+
+def kv_share(cache_layers: tuple[CacheLayers, ...], tp: int) -> float:
+    """Share of the key and value projections on a rank: heads are split, then replicated, by each kind of layer."""
+    whole = sum(c.count * c.kv_heads * (c.key_dim + c.value_dim) for c in cache_layers)
+    rank = sum(c.count * heads_per_rank(c.kv_heads, tp) * (c.key_dim + c.value_dim) for c in cache_layers)
+    return rank / whole
 
 
 def expert_bytes(shape: ModelShape, matrix: float, tp: int, padding: tuple[int, int]) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
 from planner.memory.size import size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
@@ -102,12 +103,17 @@ def _deployments(
             ),
             length,
         )
-        for tp in request.tp_degrees
+        for tp in request.tp_degrees or dividing_degrees(workload.shape)
         if tp <= gpu.max_gpus_per_node
         for weights, kv in dtypes
         for length in lengths
         for sequences in request.max_num_seqs
     ]  # fmt: skip
+
+
+def dividing_degrees(shape: ModelShape) -> tuple[int, ...]:
+    """Tensor-parallel degrees that are tried when the request names none."""
+    return tuple(tp for tp in (1, 2, 4, 8) if shape.attention_heads % tp == 0)
 
 
 def _config(

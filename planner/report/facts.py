@@ -45,6 +45,15 @@ def margin(pool: Pool, word: str) -> Margin | None:
     return next((m for m in pool.margins if word in m.constraint.casefold()), None)
 
 
+def token_pool(pool: Pool) -> float:
+    """Live tokens that one replica may hold: the limit that the token-pool constraint saw.
+
+    For a hybrid model that is not the engine's pool: windows are charged per request.
+    """
+    limit = margin(pool, "token pool")
+    return limit.limit if limit else float(pool.memory.pool_tokens)
+
+
 def broken(pool: Pool) -> int:
     """Constraints of the pool that the recomputation found violated."""
     return sum(not m.satisfied for m in pool.margins)
@@ -77,4 +86,4 @@ def runner_up(pool: Pool) -> str:
     """The next best configuration and what it would cost more."""
     if pool.runner_up is None:
         return "none found"
-    return f"{pool.runner_up.description} (+{pool.runner_up.extra_usd:,.0f} USD)"
+    return f"{pool.runner_up.description} ({pool.runner_up.extra_usd:+,.0f} USD)"

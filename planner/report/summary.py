@@ -14,6 +14,7 @@ from planner.report import facts
 from planner.report.text import one_line
 
 _NAME_CHARACTERS = 28
+_DESCRIPTION_CHARACTERS = 120
 _TEXT_CHARACTERS = 400
 
 
@@ -93,7 +94,7 @@ def _deployment_table(plan: FleetPlan) -> Table:
 
 
 def _load_table(plan: FleetPlan) -> Table:
-    headers = ("live tokens / pool", "TPOT ms", "TTFT ms", "refused", "busy")
+    headers = ("live tokens / pool", "TPOT ms", "TTFT ms", "refused", "busy at peak")
     table = _table(
         "Does it fit: planned / allowed, at the edge of the error band that the constraints saw",
         "pool",
@@ -103,7 +104,7 @@ def _load_table(plan: FleetPlan) -> Table:
     for pool in plan.pools:
         table.add_row(
             _clean(pool.name),
-            f"{pool.load.quantile_live_tokens:,.0f} / {pool.memory.pool_tokens:,}",
+            f"{pool.load.quantile_live_tokens:,.0f} / {facts.token_pool(pool):,.0f}",
             _against(pool, "tpot", pool.speed.tpot_ms),
             _against(pool, "ttft", pool.speed.ttft_ms),
             f"{pool.refused_request_share:.3%} / {pool.tail_budget:.3%}",
@@ -118,10 +119,14 @@ def _against(pool: Pool, word: str, planned: Measure) -> str:
 
 
 def _reasons(plan: FleetPlan) -> Table:
-    table = _table("What binds", "pool", "binding constraint", "next best", left=3)
+    table = _table("What binds", "pool", "binding constraint", "next best", "extra USD", left=3)
     for pool in plan.pools:
+        other = pool.runner_up
         table.add_row(
-            _clean(pool.name), f"[bold]{_clean(pool.binding_constraint)}[/bold]", _clean(facts.runner_up(pool), 80)
+            _clean(pool.name),
+            f"[bold]{_clean(pool.binding_constraint)}[/bold]",
+            _clean(other.description, _DESCRIPTION_CHARACTERS) if other else "none found",
+            f"{other.extra_usd:+,.0f}" if other else "",
         )
     return table
 

@@ -155,6 +155,10 @@ class Sheet:
     tables: tuple[Table, ...]
     wide: bool = False
     """A3 instead of A4."""
+    extra_columns: int = 0
+    """Columns to the right of the tables that charts cover."""
+    least_rows: int = 0
+    """Rows that charts reach down to."""
     finish: Callable[[Worksheet, Book], None] | None = None
     """Writes what is not a table: charts, a sign-off block."""
 

@@ -24,7 +24,7 @@ from planner.plan import FleetPlan
 from planner.report import facts, style
 from planner.report.calculate import fill_results
 from planner.report.package import finish_package
-from planner.report.sheets import checks, cost, cover, fit, inputs, summary, warnings
+from planner.report.sheets import checks, cost, cover, files, fit, inputs, summary, warnings
 from planner.report.sheets import plan as plan_sheet
 from planner.report.style import Kind
 from planner.report.table import Book, Column, Formula, Sheet, Table, Value
@@ -39,9 +39,11 @@ SHEETS: tuple[Callable[[FleetPlan], Sheet], ...] = (
     fit.build,
     cost.build,
     checks.build,
+    files.build,
 )
 """The sheets in reading order; a new sheet is one module and one line here."""
 
+_TITLE_CHARACTERS = 90
 _HEADLINE_ROW = 3
 _HEADLINE_WIDTH = 26.0
 _LINE_PT = 12.0
@@ -115,7 +117,7 @@ def _set_width_unit(workbook: Workbook) -> None:
 
 
 def _write_sheet(sheet: Worksheet, item: Sheet, book: Book, plan: FleetPlan) -> None:
-    write_value(sheet["A1"], item.title)
+    write_value(sheet["A1"], one_line(item.title, _TITLE_CHARACTERS))
     write_value(sheet["A2"], item.purpose)
     sheet["A1"].font, sheet["A2"].font = style.TITLE, style.PURPOSE
     sheet.row_dimensions[1].height = 24
@@ -292,6 +294,8 @@ def _set_up(sheet: Worksheet, item: Sheet, plan: FleetPlan) -> None:
     page.fitToWidth, page.fitToHeight = 1, 1 if item.name == "Cover" else 0
     if sheet.sheet_properties.pageSetUpPr is not None:
         sheet.sheet_properties.pageSetUpPr.fitToPage = True
+    last = get_column_letter(max(len(table.columns) for table in item.tables) + item.extra_columns)
+    sheet.print_area = f"A1:{last}{max(sheet.max_row, item.least_rows)}"
     sheet.print_title_rows = f"{first.top}:{first.top}"
     margins = sheet.page_margins
     margins.left = margins.right = 0.4

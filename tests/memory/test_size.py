@@ -132,6 +132,7 @@ def test_a_thousand_sizings_a_second(catalog: Catalog) -> None:
 
 
 HYBRIDS = ["openai/gpt-oss-120b", "google/gemma-3-27b-it", "google/gemma-2-27b-it", "LGAI-EXAONE/EXAONE-4.0-32B"]
+HYBRIDS += ["meta-llama/Llama-4-Scout-17B-16E-Instruct", "google/gemma-4-31B-it"]
 PLAIN = ["meta-llama/Meta-Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "deepseek-ai/DeepSeek-V3"]
 
 
@@ -156,15 +157,16 @@ def test_a_request_never_occupies_more_than_the_linear_bound(
     gpu = CATALOG.gpu("H100-SXM")
     sizing = size(shape, gpu, facts, deployment, GivenTerms(weights_gib=1, overhead_gib=1))
     rules = facts.vllm
-    block = blocks.block_tokens(rules, gpu, shape.family, deployment.kv_dtype)
-    pool = blocks.layout(shape.cache_layers, tp, deployment.kv_dtype, block, rules.group_size_rule, rules.uneven_pages)
+    block = blocks.block_tokens(rules, gpu, shape, deployment.kv_dtype)
+    pool = blocks.layout(shape.cache_layers, tp, deployment.kv_dtype, block, blocks.layout_rules(rules))
     held = max(1, round(share * length))
     occupied = 0
     for group in pool.groups:
         full = blocks.ceil_div(held, group.block_tokens)
         most = blocks.blocks_of_request(group, length, rules.batches_in_flight * batched)
         occupied += min(full, most) * pool.bytes_per_block
-    whole = blocks.ceil_div(held, block) * block
+    largest = max(group.block_tokens for group in pool.groups)
+    whole = blocks.ceil_div(held, largest) * largest
     bound = sizing.bytes_per_token * whole + sizing.sliding_bytes_per_token * min(whole, sizing.sliding_reserve_tokens)
     assert occupied <= bound * (1 + 1e-12)
 

@@ -205,7 +205,7 @@ def test_second_solver_agrees(seed):
 
 
 def test_missing_solver_is_said(monkeypatch):
-    monkeypatch.setattr("planner.optimise.solve.pulp.listSolvers", lambda onlyAvailable: [])
+    monkeypatch.setattr("planner.optimise.solve.pulp.listSolvers", lambda **_: [])
     monkeypatch.setattr("planner.optimise.solve._cbc_binary", lambda: None)
     d = data([column("m", SMALL, 1, 1, 1e9)], [SMALL])
     with pytest.raises(SolverError, match="HiGHS is not installed"):
@@ -225,10 +225,13 @@ def test_time_limit_is_never_called_optimal():
         for tp in (1, 2, 4)
     ]
     tight = SolverSettings(name="highs", gap=1e-9, time_limit_s=0.001, threads=1, seed=0)
+    said = ""
     try:
         certificate = solve_program(build(data(columns, offers), 0.0), tight)
     except SolverError as error:
-        assert "time_limit_s" in str(error)
+        said = str(error)
+    if said:
+        assert "time_limit_s" in said
     else:
         assert certificate.status is SolveStatus.FEASIBLE
         assert certificate.bound < certificate.objective

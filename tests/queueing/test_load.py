@@ -62,9 +62,7 @@ def test_fixed_point_of_a_linear_step():
 def test_prefill_stretches_every_stream():
     """20 ms of prefill for each of 5 requests a second takes a tenth of the time: w = step / 0.9."""
     quiet = settle(candidates_of(**(LINEAR | {"sequence_s": 0.0})), demand_of(5.0), one(1))
-    loud = settle(
-        candidates_of(**(LINEAR | {"sequence_s": 0.0, "prefill_s_per_token": 2e-5})), demand_of(5.0), one(1)
-    )
+    loud = settle(candidates_of(**(LINEAR | {"sequence_s": 0.0, "prefill_s_per_token": 2e-5})), demand_of(5.0), one(1))
     assert quiet.token_s[0] == pytest.approx(0.01)
     assert loud.token_s[0] == pytest.approx(0.01 / 0.9)
     assert loud.prefill_share[0] == pytest.approx(0.1)

@@ -127,7 +127,7 @@ def _pool(s: _Spec) -> Pool:
         margins=_margins(s), binding_constraint=s.binds, offered_requests=offered,
         refused_request_share=s.refused, refused_token_share=s.refused * 6, tail_budget=0.001,
         served_input_mtok=served * s.mean_in / 1e6, served_output_mtok=served * s.mean_out / 1e6,
-        capacity_mtok=served * (s.mean_in + s.mean_out) / 1e6 * 1.3, launch_command=f"vllm serve {s.weights}",
+        capacity_mtok=served * (s.mean_in + s.mean_out) / 1e6 * 1.6, launch_command=f"vllm serve {s.weights}",
         runner_up=RunnerUp(description=f"{replicas + 1} x {s.gpu}, tp {s.tp}, bf16", extra_usd=18_250.0),
         why=f"{replicas} replicas of {s.gpu} at tp {s.tp} are the least that hold the load; with one fewer the "
         f"{s.binds} would break first.",
@@ -173,7 +173,7 @@ def _assumptions() -> tuple[Assumption, ...]:
             "policy/overflow_probability", "Live tokens may exceed the pool with this probability", 0.01, "share", "SRE"
         ),
         row("policy/max_busy_share", "Largest busy share of a replica", 0.85, "share", "SRE policy 12"),
-        row("policy/max_price_age_days", "Oldest price that may be planned with", 400, "days", "FinOps"),
+        row("max_price_age_days", "Oldest price that may be planned with", 400, "days", "FinOps"),
         row("traffic/chat/growth", "Growth of chat until the horizon", 1.2, "factor", HOSTILE_SOURCE, "=1+1"),
         row("speed/edge", HOSTILE_ASSUMPTION, "upper", "edge of the band", "SRE"),
     )
@@ -183,7 +183,9 @@ def _totals(pools: tuple[Pool, ...], purchases: tuple[Purchase, ...]) -> PlanTot
     usd = sum(p.usd for p in purchases)
     served_in, served_out = sum(p.served_input_mtok for p in pools), sum(p.served_output_mtok for p in pools)
     rate = {p.offer_id: p.usd / p.gpus_bought for p in purchases}
-    busy = sum(pool.gpus * rate[pool.offer_id] * pool.load.busy_share for pool in pools)
+    busy = sum(
+        pool.gpus * rate[pool.offer_id] * pool.load.busy_share * pool.served_mtok / pool.capacity_mtok for pool in pools
+    )
     return PlanTotals(
         usd=usd, gpus=sum(p.gpus_bought for p in purchases), gpu_hours=sum(p.gpus_bought * p.hours for p in purchases),
         served_input_mtok=served_in, served_output_mtok=served_out,

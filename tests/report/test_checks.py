@@ -35,7 +35,7 @@ def _errors(plan: FleetPlan) -> dict[str, Edit]:
         "Cost by model equals cost by purchase": ("tblPlan", "Model", 0, "somebody else"),
         "Cost by pool equals cost by purchase": ("tblPlan", "Cost, USD", 0, 1.0),
         "Cost by GPU type equals cost by purchase": ("tblCost", "GPU", 0, "B200"),
-        "USD per 1M tokens by use equals the plan's": ("tblFit", "Busy share", 0, 0.1),
+        "USD per 1M tokens by use equals the plan's": ("tblFit", "Busy at planning rate", 0, 0.1),
         "Cost is within the budget": _input(plan, inputs.BUDGET, 400_000),
         "GPUs bought equal the plan's": _input(plan, inputs.size_id(plan.purchases[0]), 9),
         "GPUs of all pools equal the plan's": ("tblPlan", "Replicas", 0, 4),

@@ -20,7 +20,7 @@ def test_a_pipe_of_100_columns_shows_every_figure_on_its_line(plan: FleetPlan):
     lines = text.splitlines()
     assert "410,066 USD for 42 GPUs, 39 of them used by pools" in text
     assert "1.2813 USD by reservation" in text
-    assert "0.8069 USD by use" in text
+    assert "0.5043 USD by use" in text
     assert "optimal: no fleet for these tokens costs less than 409,902 USD (gap 0.040%" in text
     chat = [line for line in lines if line.startswith("chat ")]
     assert len(chat) == 3
@@ -31,7 +31,7 @@ def test_a_pipe_of_100_columns_shows_every_figure_on_its_line(plan: FleetPlan):
     assert "38.1 / 50" in chat[1]
     assert "0.040% / 0.100%" in chat[1]
     assert "token pool" in chat[2]
-    assert "+18,250 USD" in chat[2]
+    assert chat[2].endswith("+18,250")
     assert max(len(line) for line in lines) <= 110
     assert "\x1b" not in text
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import formualizer
 import pandas as pd
 import pytest
 from openpyxl import load_workbook
@@ -17,7 +18,7 @@ from planner.errors import PlannerError
 from planner.plan import FleetPlan
 from planner.report.workbook import layout, write_workbook
 
-SHEETS = ["Cover", "Summary", "Warnings", "Inputs", "Plan", "Fit", "Cost", "Checks"]
+SHEETS = ["Cover", "Summary", "Warnings", "Inputs", "Plan", "Fit", "Cost", "Checks", "Files"]
 VOLATILE = ("TODAY(", "NOW(", "OFFSET(", "INDIRECT(", "RAND", "CELL(", "INFO(")
 
 
@@ -123,6 +124,14 @@ def test_pandas_and_previewers_see_numbers(xlsx, plan: FleetPlan):
     values = load_workbook(xlsx, data_only=True)
     for sheet, cell, _ in _formulas(xlsx):
         assert values[sheet][cell].value is not None, (sheet, cell)
+
+
+def test_stored_results_are_current(xlsx):
+    """What ``formualizer recalc --check`` asks: calculating again changes nothing."""
+    again = formualizer.recalculate_xlsx_bytes(xlsx.read_bytes())
+    assert again["cache_cells_changed"] == 0
+    assert again["summary"]["total_errors"] == 0
+    assert again["formula_cells"] == len(_formulas(xlsx))
 
 
 def test_totals_equal_the_plan_and_the_objective(xlsx, plan: FleetPlan):
@@ -297,6 +306,21 @@ def test_two_inputs_with_one_id_are_refused(plan: FleetPlan, tmp_path: Path):
     changed = plan.model_copy(update={"assumptions": (*plan.assumptions, plan.assumptions[0])})
     with pytest.raises(PlannerError, match="policy/overflow_probability: two inputs have the same id"):
         write_workbook(changed, tmp_path / "plan.xlsx")
+
+
+def test_an_assumption_behind_a_row_gives_it_source_and_owner_once(xlsx):
+    inputs = pd.read_excel(xlsx, sheet_name="Inputs", header=3).set_index("Id")
+    assert "max_price_age_days" not in inputs.index
+    assert inputs.loc["check/max_price_age_days", "Source"] == "FinOps"
+    assert inputs.loc["check/max_price_age_days", "Owner"] == "Platform"
+    assert inputs.index.is_unique
+
+
+def test_without_a_stated_price_age_the_default_is_labelled(plan: FleetPlan, tmp_path: Path):
+    write_workbook(plan.model_copy(update={"assumptions": ()}), tmp_path / "plan.xlsx")
+    inputs = pd.read_excel(tmp_path / "plan.xlsx", sheet_name="Inputs", header=3).set_index("Id")
+    assert inputs.loc["check/max_price_age_days", "Value"] == 400
+    assert inputs.loc["check/max_price_age_days", "Source"].startswith("default of the planner")
 
 
 def test_unwritable_folder_is_a_clear_error(plan: FleetPlan, tmp_path: Path):

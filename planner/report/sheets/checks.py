@@ -187,7 +187,7 @@ def build(plan: FleetPlan) -> Sheet:
             Kind.FORMULA,
             numbers,
         ),
-        Column("Pass (1/0)", 8, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
+        Column("Pass (1/0)", 12, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
         Column("Result", 9, Formula('=IF([Pass (1/0)]=1,"PASS","FAIL")'), Kind.FORMULA),
         Column("Sheets to look at", 20, tuple(check.where for check in rows)),
     )

@@ -22,7 +22,6 @@ GPUS_BOUGHT = "solve/gpus_bought"
 GPUS_USED = "solve/gpus_used"
 SERVED = "solve/served_mtok"
 
-SHEET_COUNT = 8
 _SIGNERS = ("Prepared by", "Reviewed by", "Approved by")
 
 
@@ -92,16 +91,6 @@ def _run_table(plan: FleetPlan) -> Table:
     return Table("tblRun", "Cover", FIRST_TABLE_ROW, columns, len(rows))
 
 
-def _files_table(plan: FleetPlan, top: int) -> Table:
-    files = plan.inputs
-    columns = (
-        Column("Role", 26, tuple(file.role for file in files) or ("none",)),
-        Column("File", 50, tuple(file.path for file in files) or ("",)),
-        Column("sha256", 62, tuple(file.sha256 for file in files) or ("",)),
-    )
-    return Table("tblFiles", "Cover", top, columns, max(1, len(files)), "Input files")
-
-
 def addresses(plan: FleetPlan) -> dict[str, str]:
     """Addresses of the record's values."""
     table = _run_table(plan)
@@ -109,12 +98,11 @@ def addresses(plan: FleetPlan) -> dict[str, str]:
 
 
 def build(plan: FleetPlan) -> Sheet:
-    """The Cover sheet: the record, then sign-off, index and legend, then the input files."""
+    """The Cover sheet: the record, then sign-off, legend and index."""
     run = _run_table(plan)
     signoff = run.bottom + 2
-    index = signoff + len(_SIGNERS) + 3
-    legend = index + SHEET_COUNT + 3
-    files = _files_table(plan, legend + len(style.MEANING) + 4)
+    legend = signoff + len(_SIGNERS) + 3
+    index = legend + len(style.MEANING) + 3
 
     def finish(sheet: Worksheet, book: Book) -> None:
         sheet["B3"] = "=Summary!$B$3"
@@ -129,7 +117,7 @@ def build(plan: FleetPlan) -> Sheet:
         "Which GPUs to rent for self-hosted language models, what they cost, and why. All money in USD.",
         "Which plan this is, whether it holds, who signs it",
         NAVY,
-        (run, files),
+        (run,),
         finish=finish,
     )
 

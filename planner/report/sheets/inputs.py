@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
-from planner.plan import FleetPlan, Pool, Purchase, QuotaUse
+from planner.plan import Assumption, FleetPlan, Pool, Purchase, QuotaUse
 from planner.report import facts
 from planner.report.style import AMBER, COUNT, DATE, GENERAL, SHARE_FINE, USD_CENTS, Kind
 from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table
@@ -22,7 +22,6 @@ PRICE_AGE = "check/max_price_age_days"
 TOLERANCE_USD = "check/tolerance_usd"
 TOLERANCE = "check/tolerance"
 PRICE_GROUP = "Price"
-_PRICE_AGE_ASSUMPTION = "max_price_age_days"
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,8 @@ def input_rows(plan: FleetPlan) -> tuple[InputRow, ...]:
     InputError
         If two rows have the same id (an offer bought twice, an assumption named like a row of this sheet).
     """
-    rows = (*_plan_rows(plan), *_price_rows(plan), *_demand_rows(plan), *_limit_rows(plan), *_assumption_rows(plan))
+    made = (*_plan_rows(plan), *_price_rows(plan), *_demand_rows(plan), *_limit_rows(plan))
+    rows = _with_assumptions(plan, made)
     doubles = [name for name, count in Counter(row.id for row in rows).items() if count > 1]
     if doubles:
         raise InputError([Problem("plan", "two inputs have the same id", "Rename one", field=name) for name in doubles])
@@ -163,20 +163,44 @@ def _limit_rows(plan: FleetPlan) -> Iterator[InputRow]:
 
 
 def _price_age_row(plan: FleetPlan, day: dt.date) -> InputRow:
-    text = "Oldest price that may be planned with"
-    for stated in plan.assumptions:
-        if stated.id.endswith(_PRICE_AGE_ASSUMPTION) and not isinstance(stated.value, str):
-            return InputRow(
-                PRICE_AGE, "Limit", text, "days", stated.value, stated.source, stated.source_date, stated.owner
-            )
-    default = float(Policy.model_fields[_PRICE_AGE_ASSUMPTION].default)
+    default = float(Policy.model_fields["max_price_age_days"].default)
     source = "default of the planner: the plan states no limit"
-    return InputRow(PRICE_AGE, "Limit", text, "days", default, source, day, plan.owner)
+    return InputRow(
+        PRICE_AGE, "Limit", "Oldest price that may be planned with", "days", default, source, day, plan.owner
+    )
 
 
-def _assumption_rows(plan: FleetPlan) -> Iterator[InputRow]:
-    for a in plan.assumptions:
-        yield InputRow(a.id, "Assumption", a.assumption, a.unit, a.value, a.source, a.source_date, a.owner, a.note)
+def _stated_as(plan: FleetPlan) -> dict[str, str]:
+    """Id in the plan's assumptions of the rows that this sheet makes itself."""
+    tails = {tail_id(model): f"tail_{model}" for model in facts.models(plan)}
+    return {HOURS: "horizon_hours", PRICE_AGE: "max_price_age_days", **tails}
+
+
+def _with_assumptions(plan: FleetPlan, rows: tuple[InputRow, ...]) -> tuple[InputRow, ...]:
+    """The rows, then the plan's assumptions; one that a row already shows gives that row its value and source."""
+    stated = {assumption.id: assumption for assumption in plan.assumptions if not isinstance(assumption.value, str)}
+    names = _stated_as(plan)
+    merged = [_backed(row, stated.get(names.get(row.id, ""))) for row in rows]
+    shown = {names[row.id] for row in rows if names.get(row.id) in stated}
+    rest = [
+        InputRow(a.id, "Assumption", a.assumption, a.unit, a.value, a.source, a.source_date, a.owner, a.note)
+        for a in plan.assumptions
+        if a.id not in shown
+    ]
+    return (*merged, *rest)
+
+
+def _backed(row: InputRow, stated: Assumption | None) -> InputRow:
+    if stated is None:
+        return row
+    return replace(
+        row,
+        value=stated.value,
+        source=stated.source,
+        date=stated.source_date,
+        owner=stated.owner,
+        note=stated.note or row.note,
+    )
 
 
 def number_format(row: InputRow) -> str:

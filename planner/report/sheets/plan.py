@@ -47,7 +47,7 @@ def _table(plan: FleetPlan) -> Table:
         Column("Replicas", 10, tuple(p.replicas for p in pools), Kind.RESULT, COUNT),
         Column("GPUs", 8, Formula("=[Replicas]*[TP]"), Kind.FORMULA, COUNT, total=True),
         Column("Served input, M tokens", 12, served_input, Kind.LINK, MTOK, total=True),
-        Column("Served output, M tokens", 12, served_output, Kind.LINK, MTOK, total=True),
+        Column("Served output, M tokens", 13, served_output, Kind.LINK, MTOK, total=True),
         Column(
             "Served, M tokens",
             11,
@@ -68,7 +68,7 @@ def _table(plan: FleetPlan) -> Table:
             total=True,
         ),
         Column(
-            "Idle charged, USD", 11, Formula("=[Cost, USD]-[Cost of GPUs held, USD]"), Kind.FORMULA, USD, total=True
+            "Idle charged, USD", 12, Formula("=[Cost, USD]-[Cost of GPUs held, USD]"), Kind.FORMULA, USD, total=True
         ),
         Column(
             "Cost, USD",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from openpyxl.chart import BarChart, Reference
@@ -14,10 +15,10 @@ from openpyxl.chart.text import RichText, Text
 from openpyxl.chart.title import Title
 from openpyxl.drawing.line import LineProperties
 from openpyxl.drawing.text import CharacterProperties, Paragraph, ParagraphProperties, RegularTextRun
-from openpyxl.utils import column_index_from_string
+from openpyxl.utils import column_index_from_string, get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from planner.plan import FleetPlan
+from planner.plan import FleetPlan, Pool
 from planner.report import facts, style
 from planner.report.sheets import cover
 from planner.report.style import COUNT, MTOK, NAVY, SHARE, SHARE_FINE, USD, USD_RATE, Kind
@@ -33,6 +34,11 @@ PLOT_AREA = (0.24, 0.14, 0.62, 0.62)
 CHART_CM = (8, 16)
 """Least height, and width, of a chart."""
 _BARS_PER_CM = 2
+_CHART_COLUMN = 6
+CHART_COLUMNS = 10
+"""Columns that a chart covers, of `CHART_COLUMN_WIDTH` each."""
+CHART_COLUMN_WIDTH = 9.5
+_ROWS_PER_CM = 2.2
 CHART_ROWS = 16
 """Rows from one chart to the next."""
 CHART_ALT = {
@@ -63,7 +69,7 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
     """The figures of the summary, most important first."""
     tokens = "tblPlan[Served, M tokens]#total"
     per_token = Formula(f"=IF({tokens}>0,tblCost[Cost, USD]#total/{tokens},0)")
-    busy = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Busy share])"
+    busy = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Busy on average])"
     by_use = Formula(f"=IF({tokens}>0,{busy}/{tokens},0)")
     refused = Formula("=tblFit[Refused, requests]#total/MAX(1,tblFit[Requests offered]#total)")
     split = Formula(f"=IF({tokens}>0,tblPlan[Served output, M tokens]#total/{tokens},0)")
@@ -85,7 +91,7 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             by_use,
             "USD per 1M",
             USD_RATE,
-            "Only the busy share of the GPUs that pools hold, over the same tokens",
+            "GPUs that pools hold, for the share of time that they are busy",
         ),
         Measure(GPUS, "GPUs bought", _total("tblCost", "GPUs bought"), "GPU", COUNT, "Whole instances"),
         Measure("summary/used", "GPUs used by pools", _total("tblPlan", "GPUs"), "GPU", COUNT, "Replicas x TP"),
@@ -161,11 +167,14 @@ def _binding_table(plan: FleetPlan, top: int) -> Table:
         Column("Pool", 43, tuple(pool.name for pool in pools)),
         Column("Cost, USD", 16, Formula("=tblPlan[Cost, USD]@"), Kind.LINK, USD),
         Column("USD per 1M tokens", 20, Formula("=tblPlan[USD per 1M served tokens]@"), Kind.LINK, USD_RATE),
-        Column(
-            "Binding constraint, and why", 62, tuple(f"{p.binding_constraint}: {p.why}" for p in pools), Kind.RESULT
-        ),
+        Column("Binding constraint, and why", 62, tuple(_reason(p) for p in pools), Kind.RESULT),
     )
     return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by pool")
+
+
+def _reason(pool: Pool) -> str:
+    """Why, with the binding constraint in front unless the sentence names it."""
+    return pool.why if pool.binding_constraint in pool.why else f"{pool.binding_constraint}: {pool.why}"
 
 
 def addresses(plan: FleetPlan) -> dict[str, str]:
@@ -184,6 +193,8 @@ def build(plan: FleetPlan) -> Sheet:
         "Cost, tokens, unit cost and what binds, on one page",
         NAVY,
         (table, _binding_table(plan, table.bottom + 3)),
+        extra_columns=1 + CHART_COLUMNS,
+        least_rows=FIRST_TABLE_ROW + CHART_ROWS + math.ceil(_height_cm(len(facts.models(plan))) * _ROWS_PER_CM),
         finish=lambda sheet, book: _finish(sheet, book, len(facts.models(plan))),
     )
 
@@ -203,6 +214,8 @@ def _finish(sheet: Worksheet, book: Book, models: int) -> None:
             cell = sheet[f"{column}{FIRST_TABLE_ROW + 1 + i}"]
             cell.font = style.BOLD
     sheet.column_dimensions["E"].width = 3
+    for n in range(CHART_COLUMNS):
+        sheet.column_dimensions[get_column_letter(_CHART_COLUMN + n)].width = CHART_COLUMN_WIDTH
     _charts(sheet, book, models)
 
 
@@ -214,7 +227,11 @@ def _charts(sheet: Worksheet, book: Book, models: int) -> None:
         _bar(sheet, by_model, "Model", models, "Cost by model"),
     )
     for chart, row in zip(charts, (FIRST_TABLE_ROW, FIRST_TABLE_ROW + CHART_ROWS), strict=True):
-        sheet.add_chart(chart, f"F{row}")
+        sheet.add_chart(chart, f"{get_column_letter(_CHART_COLUMN)}{row}")
+
+
+def _height_cm(bars: int) -> int:
+    return max(CHART_CM[0], bars // _BARS_PER_CM)
 
 
 def _words(text: str, size: int) -> Title:
@@ -236,7 +253,7 @@ def _bar(sheet: Worksheet, table: Table, label: str, rows: int, title: str) -> B
     chart = BarChart()
     chart.type = "bar"
     chart.title, chart.legend, chart.gapWidth = _words(title, 1200), None, 60
-    chart.height, chart.width = max(CHART_CM[0], rows // _BARS_PER_CM), CHART_CM[1]
+    chart.height, chart.width = _height_cm(rows), CHART_CM[1]
     x, y, width, height = PLOT_AREA
     chart.layout = Layout(
         manualLayout=ManualLayout(layoutTarget="inner", xMode="edge", yMode="edge", x=x, y=y, w=width, h=height)

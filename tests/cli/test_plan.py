@@ -1,0 +1,181 @@
+"""`planner plan` at the keyboard: the example quarter, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "catalogs" / "example"
+NOW = "2026-11-29T12:00:00Z"
+
+SMALL = """
+[quarter]
+title = "t"
+start = 2027-01-01
+end = 2027-04-01
+owner = "o"
+
+[engine]
+name = "vllm"
+version = "0.19.0"
+
+[offers]
+providers = ["verda"]
+gpus = ["H100-SXM", "L40S"]
+
+[[model]]
+name = "chat"
+weights = "meta-llama/Llama-3.1-8B-Instruct"
+weight_dtypes = ["bf16"]
+kv_dtypes = ["bf16"]
+tail_budget = 0.01
+[model.traffic]
+path = "log.csv"
+format = "azure"
+rate_per_s = 5
+"""
+
+
+def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "planner", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300,
+        env={**os.environ, **(env or {})}, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(EXAMPLE / "traffic" / "AzureLLMInferenceTrace_conv.csv", tmp_path / "log.csv")
+    (tmp_path / "quarter.toml").write_text(SMALL)
+    return tmp_path
+
+
+def plan(folder: Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    if text is not None:
+        (folder / "quarter.toml").write_text(text)
+    return run("plan", "quarter.toml", "-o", "out", "--now", NOW, cwd=folder)
+
+
+def written(folder: Path) -> list[str]:
+    out = folder / "out"
+    return sorted(p.name for p in out.iterdir()) if out.exists() else []
+
+
+def assert_refused(folder: Path, result: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr + result.stdout
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert written(folder) == []
+
+
+def test_a_good_request_writes_both_files_and_names_what_binds(folder):
+    result = plan(folder)
+    assert result.returncode == 0, result.stderr
+    assert written(folder) == ["plan.json", "plan.xlsx"]
+    solve = json.loads((folder / "out" / "plan.json").read_text())["solve"]
+    assert solve["status"] == "optimal"
+    assert 0 <= solve["gap"] <= 0.01
+    assert solve["bound"] <= solve["objective"]
+    assert "binding" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_same_inputs_same_bytes(folder):
+    first = [plan(folder).returncode, *[(folder / "out" / n).read_bytes() for n in ("plan.json", "plan.xlsx")]]
+    second = [plan(folder).returncode, *[(folder / "out" / n).read_bytes() for n in ("plan.json", "plan.xlsx")]]
+    assert first == second
+
+
+def test_typos_are_listed_together(folder):
+    text = SMALL.replace("rate_per_s", "rate_per_sec").replace("title", "titel").replace('"vllm"', '"vlm"')
+    result = plan(folder, text)
+    assert_refused(folder, result, 2, "rate_per_sec", "Did you mean 'rate_per_s'", "titel", "Did you mean 'title'")
+    assert "engine.name" in result.stderr
+
+
+def test_unknown_names_are_listed_together(folder):
+    text = SMALL.replace("Llama-3.1-8B-Instruct", "Llama-3.1-8B-Instrukt").replace('"L40S"', '"L40X"')
+    assert_refused(folder, plan(folder, text), 2, "Llama-3.1-8B-Instruct")
+    assert_refused(folder, plan(folder, SMALL.replace('"L40S"', '"L40X"')), 2, "L40X", "L40S")
+
+
+def test_unknown_gpu_of_a_model_and_tp_that_does_not_divide(folder):
+    text = SMALL.replace("tail_budget = 0.01", 'tail_budget = 0.01\ntp_degrees = [3]\ngpus = ["H100-SMX"]')
+    assert_refused(folder, plan(folder, text), 2, "H100-SMX", "H100-SXM", "tp 3 does not divide the 32 attention heads")
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", '"five"'])
+def test_impossible_rates(folder, value):
+    assert_refused(folder, plan(folder, SMALL.replace("rate_per_s = 5", f"rate_per_s = {value}")), 2, "rate_per_s")
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("", "log.csv"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "log.csv"),
+        (
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,NaN,10\n2023-11-16 18:17:04.0,-5,8\n",
+            "log.csv",
+        ),
+        ("a,b\n1,2\n", "log.csv"),
+    ],
+)
+def test_logs_without_a_usable_row(folder, content, word):
+    (folder / "log.csv").write_text(content)
+    assert_refused(folder, plan(folder), 2, word)
+
+
+def test_missing_files(folder):
+    (folder / "log.csv").unlink()
+    assert_refused(folder, plan(folder), 2, "log.csv")
+    assert_refused(folder, run("plan", "nothing.toml", "-o", "out", cwd=folder), 2, "nothing.toml")
+    assert_refused(folder, plan(folder, "not = [valid"), 2, "TOML")
+
+
+def test_zero_quota_is_infeasible_and_says_what_is_short(folder):
+    text = SMALL + '\n[[quota]]\nname = "none of it"\nprovider = "verda"\nmax_gpus = 0\n'
+    assert_refused(folder, plan(folder, text), 3, "none of it", "short by 1 GPU")
+
+
+def test_unreachable_target_names_the_nearest_miss(folder):
+    text = SMALL.replace("tail_budget = 0.01", "tail_budget = 0.01\ntargets = { tpot_ms = 0.5 }")
+    assert_refused(folder, plan(folder, text), 3, "chat", "TPOT target", "nearest miss")
+
+
+def test_budget_too_small_says_by_how_much(folder):
+    text = SMALL.replace("[quarter]", "budget_usd = 10.0\n[quarter]", 1)
+    assert_refused(folder, plan(folder, text), 3, "budget", "short by")
+
+
+def test_a_price_of_zero_in_the_catalogue(folder):
+    copy = folder / "catalogs"
+    shutil.copytree(ROOT / "catalogs", copy, ignore=shutil.ignore_patterns("example"))
+    prices = copy / "offers" / "verda.csv"
+    lines = prices.read_text().splitlines()
+    columns = lines[0].split(",")
+    cells = lines[1].split(",")
+    cells[columns.index("usd_per_h_on_demand")] = "0"
+    prices.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
+    result = run("plan", "quarter.toml", "-o", "out", cwd=folder, env={"PLANNER_CATALOGS": str(copy)})
+    assert_refused(folder, result, 2, "verda.csv", "usd_per_h_on_demand")
+
+
+def test_output_folder_that_cannot_be_made(folder):
+    (folder / "file").write_text("x")
+    result = run("plan", "quarter.toml", "-o", "file/out", "--now", NOW, cwd=folder)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_bad_time_stamp(folder):
+    result = run("plan", "quarter.toml", "-o", "out", "--now", "yesterday", cwd=folder)
+    assert_refused(folder, result, 2, "--now")

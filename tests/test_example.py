@@ -1,0 +1,120 @@
+"""The example quarter: golden plan with a one-command refresh, and the bars that it must meet.
+
+Refresh after a wanted change (prices and code in separate commits):
+
+    planner plan catalogs/example/quarter.toml --now 2026-11-29T12:00:00Z
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+from openpyxl import load_workbook
+
+from planner.assemble import verify
+from planner.catalog.load import load_catalog
+from planner.errors import PlannerError
+from planner.pipeline import plan_quarter
+from planner.plan import FleetPlan, SolveStatus, plan_to_json, read_plan
+from planner.report.workbook import write_workbook
+
+ROOT = Path(__file__).parents[1]
+REQUEST = ROOT / "catalogs" / "example" / "quarter.toml"
+GOLDEN = ROOT / "reports" / "example"
+NOW = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
+REFRESH = f"refresh with: planner plan {REQUEST.relative_to(ROOT)} --now 2026-11-29T12:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def plan() -> FleetPlan:
+    return plan_quarter(REQUEST, load_catalog(), created_at=NOW)
+
+
+def differences(one: object, two: object, path: str = "") -> list[str]:
+    """Where two JSON trees differ; floats may differ in their last digits between machines."""
+    if isinstance(one, dict) and isinstance(two, dict) and one.keys() == two.keys():
+        return [line for key in one for line in differences(one[key], two[key], f"{path}.{key}")]
+    if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        return [
+            line for i, pair in enumerate(zip(one, two, strict=True)) for line in differences(*pair, f"{path}[{i}]")
+        ]
+    if isinstance(one, float) and isinstance(two, float):
+        return [] if one == pytest.approx(two, rel=1e-6, abs=1e-9) else [f"{path}: {one} != {two}"]
+    return [] if one == two else [f"{path}: {one} != {two}"]
+
+
+def test_committed_plan_is_current(plan):
+    committed = json.loads((GOLDEN / "plan.json").read_text())
+    assert differences(json.loads(plan_to_json(plan)), committed) == [], REFRESH
+
+
+def test_committed_workbook_is_current(plan, tmp_path):
+    write_workbook(plan, tmp_path / "plan.xlsx")
+    for data_only in (True, False):
+        new, old = (load_workbook(f / "plan.xlsx", data_only=data_only) for f in (tmp_path, GOLDEN))
+        trees = [
+            {ws.title: [list(row) for row in ws.iter_rows(values_only=True)] for ws in book} for book in (new, old)
+        ]
+        assert differences(*trees) == [], REFRESH
+
+
+def test_json_round_trip(plan, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(plan_to_json(plan))
+    assert read_plan(path) == plan
+
+
+def test_proven_gap(plan):
+    assert plan.solve.status is SolveStatus.OPTIMAL
+    assert plan.solve.gap <= 0.01
+    assert plan.solve.bound <= plan.solve.objective
+
+
+def test_no_pool_is_exceeded(plan):
+    """The live-token quantile at 1 % fits every pool, and one more token of load would be counted."""
+    for pool in plan.pools:
+        assert pool.load.overflow_probability == 0.01
+        assert pool.load.quantile_live_tokens <= pool.memory.pool_tokens
+        assert pool.load.expected_overflow <= 0.01
+        assert all(margin.satisfied for margin in pool.margins)
+        assert pool.binding_constraint
+
+
+def test_cost_is_the_objective(plan):
+    recomputed = sum(p.instances * p.usd_per_instance_h * plan.horizon_hours for p in plan.purchases)
+    assert recomputed == pytest.approx(plan.solve.objective, abs=0.01)
+    assert plan.totals.usd == pytest.approx(plan.solve.objective, abs=0.01)
+
+
+def test_models_of_different_kinds_and_enough_choice(plan):
+    catalog = load_catalog()
+    shapes = [catalog.model_shape(pool.weights) for pool in plan.pools]
+    assert {s.family.value for s in shapes} >= {"GQA", "MLA"}
+    assert any(s.is_moe for s in shapes)
+    assert any(s.head_dim * s.attention_heads != s.hidden_size for s in shapes)
+    assert len(plan.pools) >= 5
+
+
+def test_offers_span_twelve_gpu_types_and_five_providers():
+    from planner.optimise.offers import allowed_offers
+    from planner.request import read_request
+
+    offers = allowed_offers(load_catalog().offers, read_request(REQUEST), NOW.date(), "quarter.toml").usable
+    assert len({o.gpu for o in offers}) >= 12
+    assert len({o.provider for o in offers}) >= 5
+
+
+def test_tampering_is_noticed(plan):
+    cheaper = plan.model_copy(update={"totals": plan.totals.model_copy(update={"usd": plan.totals.usd - 1})})
+    with pytest.raises(PlannerError, match="is not the objective"):
+        verify(cheaper)
+    purchase = plan.purchases[0].model_copy(update={"gpus_used": plan.purchases[0].gpus_bought + 1})
+    with pytest.raises(PlannerError, match="GPUs used of"):
+        verify(plan.model_copy(update={"purchases": (purchase, *plan.purchases[1:])}))
+    margin = plan.pools[0].margins[0].model_copy(update={"satisfied": False})
+    pool = plan.pools[0].model_copy(update={"margins": (margin,)})
+    with pytest.raises(PlannerError, match="token pool"):
+        verify(plan.model_copy(update={"pools": (pool, *plan.pools[1:])}))
