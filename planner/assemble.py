@@ -181,12 +181,16 @@ def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
 
 
 def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
-    config = column.need.config
-    spare = f" and {column.spare} spare" if column.spare else ""
-    text = f"{column.need.replicas} replicas{spare} of {config.label}; binding: {binding}"
+    """The choice in a sentence: what runs, what one replica fewer would break, and the next best GPU type."""
+    need, config = column.need, column.need.config
+    noun = "replica" if need.replicas == 1 else "replicas"
+    text = f"{need.replicas} {noun} of {config.short_label} is the cheapest that holds every limit"
+    if column.spare:
+        text += f" (and {column.spare} spare)"
+    text += ", and there must be one" if need.replicas == 1 else f"; one fewer breaks: {binding}"
     if runner is None:
-        return text + "; no other configuration is feasible"
-    return f"{text}; next best: {runner.description} at {runner.extra_usd:+,.0f} USD"
+        return text + "; nothing else is feasible"
+    return f"{text}; next best: {runner.description}, {runner.extra_usd:+,.0f} USD"
 
 
 def _memory(sizing: Sizing) -> PoolMemory:

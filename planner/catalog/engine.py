@@ -115,8 +115,12 @@ class VllmRules(Frozen):
     sampler_copies: float = Field(ge=0)
     """Peak of the sampler's dummy run: copies of ``max_num_seqs x vocabulary x 4 B``."""
     sampler_constant_gib: float = Field(ge=0)
-    forward_copies: float = Field(ge=0)
-    """Peak of the forward pass: copies of ``batched tokens x widest layer x 2 B``, where that exceeds the sampler's."""
+    hidden_copies: float = Field(ge=0)
+    """Copies of ``batched tokens x hidden x 2 B`` beside the sampler's."""
+    expert_workspace_kept: bool
+    """Whether the buffers of routed experts stay allocated while the sampler runs."""
+    forward_pass: Literal["one-layer"]
+    """Peak of the forward pass, where it exceeds the sampler's: the tensors of one layer for every batched token."""
     non_torch_gib: tuple[TpFigure, ...]
     """Memory outside PyTorch (context, NCCL) by tensor-parallel degree."""
     cudagraph_gib: float = Field(ge=0)

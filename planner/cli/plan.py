@@ -19,6 +19,8 @@ from planner.plan import FleetPlan, plan_to_json
 from planner.report.summary import render_summary
 from planner.report.workbook import write_workbook
 
+PIPE_COLUMNS = 110
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -43,7 +45,7 @@ def plan(
         result = plan_quarter(request, load_catalog(), created_at=created_at, progress=status.update)
         status.update("writing the workbook")
         write_outputs(result, folder)
-    render_summary(result, Console(file=sys.stdout))
+    render_summary(result, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
     typer.echo(f"\nwritten: {folder / 'plan.xlsx'}, {folder / 'plan.json'}")
 
 

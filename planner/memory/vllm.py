@@ -53,7 +53,7 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
         *(
             (given_overhead(given.overhead_gib),)
             if given.overhead_gib is not None
-            else vllm_overheads(shape, facts, deployment.tp, max_num_seqs, batched_tokens)
+            else vllm_overheads(shape, facts, deployment, max_num_seqs, batched_tokens)
         ),
     )
     budget_bytes = math.ceil(units.gib_to_bytes(memory.gib) * utilization)

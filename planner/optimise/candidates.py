@@ -19,7 +19,7 @@ from planner.catalog.offer import Offer
 from planner.memory.size import size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
 from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Workload
-from planner.queueing.footprint import Marks, Moments, marks_of, moments_of, pool_token_equivalents
+from planner.queueing.footprint import Marks, Moments, marks_of, moments_of, pool_token_equivalents, stack_moments
 from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, scaled, used_shares
 from planner.queueing.replicas import MAX_REPLICAS, least_replicas
 from planner.queueing.waiting import prompt_points
@@ -162,7 +162,7 @@ def stacked(configs: Sequence[Config], edge: str) -> Candidates:
     position = {key: index for index, key in enumerate(distinct)}
     return Candidates(
         coefficients=scaled(stack([c.speed for c in configs]), tpot_edge),
-        moments=tuple(distinct.values()),
+        moments=stack_moments(list(distinct.values())),
         moment_index=np.array([position[id(c.moments)] for c in configs], dtype=np.int64),
         pool_tokens=np.array([c.pool_token_equivalents for c in configs]),
         max_num_seqs=np.array([float(c.sizing.max_num_seqs) for c in configs]),

@@ -59,7 +59,7 @@ def runner_up(fleet: Fleet, decision: Decision, column: Column, settings: Solver
     chosen = next(c for c in other.columns if c.model == column.model)
     # Plans may differ in served tokens; the extra cost is stated for the tokens that this plan serves.
     extra = (other.usd_per_token - decision.usd_per_token) * decision.served_tokens
-    text = f"{chosen.replicas} x {chosen.need.config.label} on {chosen.offer.id}"
+    text = f"{chosen.replicas} x {chosen.need.config.short_label} at {chosen.offer.provider}"
     return RunnerUp(description=text, extra_usd=extra)
 
 

@@ -83,6 +83,12 @@ class Config:
         )
 
     @property
+    def short_label(self) -> str:
+        """GPU type, tp and dtypes, for a sentence."""
+        gpu, tp, weights, kv = self.family
+        return f"{gpu} tp{tp} {weights}/{kv}"
+
+    @property
     def family(self) -> tuple[str, int, str, str]:
         """What a reader calls "another configuration": GPU type, tp and the two dtypes."""
         d = self.sizing.deployment

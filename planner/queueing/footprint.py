@@ -16,12 +16,13 @@ first three cumulants of the live-token sum of an M/G/infinity system divided by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from planner.memory.types import Sizing
-from planner.traffic.types import FloatArray, LengthLaw
+from planner.traffic.types import FloatArray, IntArray, LengthLaw
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,42 @@ class Marks:
 
 @dataclass(frozen=True)
 class Moments:
-    """Expectations over the length law that the time in system multiplies.
+    """Expectations over the length law that the time in system multiplies; of one law, or stacked over candidates.
 
-    ``prefill_k_j`` is E[F^k P^j]; ``decode_k`` is E of the integral of the k-th power of the footprint over the decode
-    phase, in units of one token's time. ``read_tokens`` is E[P O + O^2 / 2] in real tokens: what decode reads.
+    Attributes
+    ----------
+    mean_prompt, mean_prompt2, mean_output
+        E[P], E[P^2], E[O], tokens.
+    read_tokens
+        E[P O + O^2 / 2] in real tokens: what decode reads.
+    prefill
+        Shape (4, 3, ...): E[F^k P^j] for k = 0..3, j = 0..2.
+    decode
+        Shape (4, ...): E of the integral of the k-th power of the footprint over the decode phase, in units of one
+        token's time; decode[0] = E[O].
+    decode_overlap
+        Integral over x of E[footprint at decode age x]^2, in token-equivalents squared times tokens.
     """
 
-    mean_prompt: float
-    mean_prompt2: float
-    mean_output: float
-    read_tokens: float
+    mean_prompt: FloatArray
+    mean_prompt2: FloatArray
+    mean_output: FloatArray
+    read_tokens: FloatArray
     prefill: FloatArray
-    """Shape (4, 3): E[F^k P^j] for k = 0..3, j = 0..2."""
     decode: FloatArray
-    """Shape (4,): k = 0..3; decode[0] = E[O]."""
-    decode_overlap: float
-    """Integral over x of E[footprint at decode age x]^2, in token-equivalents squared times tokens."""
+    decode_overlap: FloatArray
+
+    def at(self, index: IntArray) -> Moments:
+        """Of stacked moments, those at ``index``, one for each candidate."""
+        return Moments(**{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+
+
+def stack_moments(moments: Sequence[Moments]) -> Moments:
+    """Moments of several laws along a last axis."""
+    if not moments:
+        empty = np.zeros(0)
+        return Moments(empty, empty, empty, empty, np.zeros((4, 3, 0)), np.zeros((4, 0)), empty)
+    return Moments(**{f.name: np.stack([getattr(m, f.name) for m in moments], axis=-1) for f in fields(Moments)})
 
 
 def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
@@ -125,13 +146,13 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
         ]
     )
     return Moments(
-        mean_prompt=law.mean_prompt,
-        mean_prompt2=float(law.sum_pp.sum()) / total,
-        mean_output=law.mean_output,
-        read_tokens=float((law.sum_po + law.sum_oo / 2).sum()) / total,
+        mean_prompt=np.asarray(law.mean_prompt),
+        mean_prompt2=np.asarray(float(law.sum_pp.sum()) / total),
+        mean_output=np.asarray(law.mean_output),
+        read_tokens=np.asarray(float((law.sum_po + law.sum_oo / 2).sum()) / total),
         prefill=prefill,
         decode=decode,
-        decode_overlap=_decode_overlap(marks),
+        decode_overlap=np.asarray(_decode_overlap(marks)),
     )
 
 

@@ -50,6 +50,21 @@ def footprint_integral(moments: Moments, stay: Residence, power: int) -> FloatAr
     return np.asarray(stay.s0 * c[0] + stay.s1 * c[1] + stay.s2 * c[2] + stay.token_s * moments.decode[power])
 
 
+def squared_mean_integral(moments: Moments, stay: Residence) -> FloatArray:
+    """Integral over age of E[footprint at that age]^2, token-equivalents^2 x s: what bursts add to the variance."""
+    return np.asarray(stay.token_s * moments.decode_overlap + stay.s0 * moments.prefill[1, 0] ** 2)
+
+
+def dispersion_scale_s(moments: Moments, stay: Residence) -> FloatArray:
+    """Time scale at which the burstiness of arrivals reaches the live tokens, s.
+
+    The width of the rectangle with the integral and the squared integral of the mean footprint h(a) over age,
+    (integral h)^2 / integral h^2: the lifetime itself when all requests live equally long, twice its mean when
+    lifetimes are exponential.
+    """
+    return np.asarray(footprint_integral(moments, stay, 1) ** 2 / squared_mean_integral(moments, stay))
+
+
 def mean_live_tokens(rate_per_s: FloatArray, moments: Moments, stay: Residence) -> FloatArray:
     """Mean live token-equivalents: rate x E[integral of the footprint] (Little's law for work held).
 
@@ -126,8 +141,7 @@ def _cumulants(
     """
     mean = mean_live_tokens(rate_per_s, moments, stay)
     poisson_variance = rate_per_s * footprint_integral(moments, stay, 2)
-    overlap = stay.token_s * moments.decode_overlap + stay.s0 * moments.prefill[1, 0] ** 2
-    variance = poisson_variance + rate_per_s * (idc - 1.0) * overlap
+    variance = poisson_variance + rate_per_s * (idc - 1.0) * squared_mean_integral(moments, stay)
     third = rate_per_s * footprint_integral(moments, stay, 3) * (variance / poisson_variance) ** 2
     return mean, variance, np.asarray(third / variance**1.5)
 

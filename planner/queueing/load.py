@@ -24,12 +24,12 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Moments
-from planner.queueing.live_tokens import Residence, batch_mean, screened_lower_bound, thinned_idc
+from planner.queueing.live_tokens import Residence, batch_mean, dispersion_scale_s, screened_lower_bound, thinned_idc
 from planner.queueing.waiting import Prefill, PromptPoints, mean_wait_s, ttft_quantile_s
 from planner.speed.step import coverage, decode_step_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
 from planner.traffic.law import idc_at
-from planner.traffic.types import Burst, FloatArray
+from planner.traffic.types import Burst, FloatArray, IntArray
 
 
 class Constraint(StrEnum):
@@ -85,7 +85,7 @@ class Candidates:
     coefficients
         Step coefficients at the edge of the speed band that constraints see, stacked.
     moments
-        Footprint moments of each distinct (length law, pool geometry); ``moment_index`` names a candidate's.
+        Stacked footprint moments of the distinct (length law, pool geometry); ``moment_index`` names a candidate's.
     pool_tokens
         Token-equivalents that the pool of one replica holds.
     max_num_seqs
@@ -95,8 +95,8 @@ class Candidates:
     """
 
     coefficients: StepCoefficients
-    moments: tuple[Moments, ...]
-    moment_index: np.ndarray[tuple[int], np.dtype[np.int64]]
+    moments: Moments
+    moment_index: IntArray
     pool_tokens: FloatArray
     max_num_seqs: FloatArray
     ttft_edge: FloatArray
@@ -140,60 +140,56 @@ def scaled(coefficients: StepCoefficients, factor: FloatArray | float) -> StepCo
     return replace(coefficients, **{name: np.asarray(getattr(coefficients, name)) * factor for name in times})
 
 
-def per_candidate(candidates: Candidates, name: str) -> FloatArray:
-    """One scalar moment as an array over candidates."""
-    values = np.array([getattr(moments, name) for moments in candidates.moments])
-    return np.asarray(values[candidates.moment_index])
-
-
 def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> ReplicaLoad:
     """The fixed point of each candidate when ``replicas`` share the demand equally.
 
     Raises nothing: a candidate without a steady state gets infinite times and a busy share of 1.
     """
-    c = candidates.coefficients
+    c, m = candidates.coefficients, candidates.moments.at(candidates.moment_index)
     rate = demand.rate_per_s / replicas
-    prompt, prompt2 = per_candidate(candidates, "mean_prompt"), per_candidate(candidates, "mean_prompt2")
-    output, read = per_candidate(candidates, "mean_output"), per_candidate(candidates, "read_tokens")
-    work_s = mean_prefill_work_s(c, prompt, prompt2)
-    prefill_share = rate * work_s
+    prefill_share = rate * mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2)
     room = np.maximum(1.0 - prefill_share, 1e-6)
-    idle_step = decode_step_s(c, np.zeros_like(rate), np.zeros_like(rate))
-    token_s, idc = idle_step / room, np.ones_like(rate)
-    ceiling = idle_step / room / (1.0 - SATURATION)
+    empty_s = decode_step_s(c, np.zeros_like(rate), np.zeros_like(rate)) / room
+    ceiling = empty_s / (1.0 - SATURATION)
+    token_s, idc = empty_s, np.ones_like(rate)
     for _ in range(ITERATIONS):
-        live = rate * output * token_s
-        life_s = work_s + (1.0 + prompt / c.chunk_tokens) * token_s * room + output * token_s
-        idc = thinned_idc(demand.dispersion.at(life_s), replicas)
+        stay = _residence(c, token_s, room)
+        idc = thinned_idc(demand.dispersion.at(dispersion_scale_s(m, stay)), replicas)
+        live = rate * m.mean_output * token_s
         seen = live + idc
-        held = rate * read * token_s * seen / np.maximum(live, 1e-12)
+        held = rate * m.read_tokens * token_s * seen / np.maximum(live, 1e-12)
         new = np.minimum(decode_step_s(c, seen, held) / room, ceiling)
         done = bool(np.all(np.abs(new - token_s) <= TOLERANCE * token_s))
         token_s = new
         if done:
             break
-    live = rate * output * token_s
+    live = rate * m.mean_output * token_s
     idle = c.dense_read_s + c.expert_read_s * coverage(live, c.expert_hit_share) + c.fixed_s
-    busy = np.clip(1.0 - idle / token_s, 0.0, 1.0)
     settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
-    step = token_s * room
-    stay = Residence(
-        s0=step,
-        s1=c.prefill_s_per_token + step / c.chunk_tokens,
-        s2=c.prefill_s_per_token2 * np.ones_like(step),
-        token_s=token_s,
-    )
-    infinite = np.full_like(token_s, np.inf)
+    stay = _residence(c, token_s, room)
+    life_s = stay.mean_s(m)
     return ReplicaLoad(
         rate_per_s=rate,
         idc=idc,
-        token_s=np.where(settled, token_s, infinite),
-        step_s=step,
-        live_requests=rate * (stay.s0 + stay.s1 * prompt + stay.s2 * prompt2) + live,
-        busy_share=np.where(settled, busy, 1.0),
+        token_s=np.where(settled, token_s, np.inf),
+        step_s=stay.s0,
+        live_requests=rate * life_s,
+        busy_share=np.where(settled, np.clip(1.0 - idle / token_s, 0.0, 1.0), 1.0),
         prefill_share=prefill_share,
         stay=stay,
-        time_in_system_s=np.where(settled, life_s, infinite),
+        time_in_system_s=np.where(settled, life_s, np.inf),
+    )
+
+
+def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Residence:
+    """Time in the replica: the prompt's own work, the decode step of each of its chunks, one step for the last one."""
+    step = token_s * room
+    size = np.ones_like(step)
+    return Residence(
+        s0=step,
+        s1=c.prefill_s_per_token + step / c.chunk_tokens,
+        s2=c.prefill_s_per_token2 * size,
+        token_s=token_s,
     )
 
 
@@ -230,13 +226,8 @@ def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile
 
 def screened_live_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float) -> FloatArray:
     """A lower bound on the live-token quantile of each candidate by the gamma screen, token-equivalents."""
-    result = np.full(len(candidates), np.inf)
-    for index, moments in enumerate(candidates.moments):
-        rows = (candidates.moment_index == index) & np.isfinite(load.token_s)
-        if rows.any():
-            stay = Residence(*(np.asarray(getattr(load.stay, f))[rows] for f in ("s0", "s1", "s2", "token_s")))
-            result[rows] = screened_lower_bound(load.rate_per_s[rows], load.idc[rows], moments, stay, overflow)
-    return result
+    moments = candidates.moments.at(candidates.moment_index)
+    return screened_lower_bound(load.rate_per_s, load.idc, moments, load.stay, overflow)
 
 
 def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, limits: Limits) -> dict[str, FloatArray]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.optimise.types import Config, LengthChoice
-from planner.queueing.footprint import marks_of, moments_of, pool_token_equivalents
+from planner.queueing.footprint import marks_of, moments_of, pool_token_equivalents, stack_moments
 from planner.queueing.load import (
     Candidates,
     Constraint,
@@ -32,7 +32,7 @@ def candidates_of(law=LAW, *, num_blocks: int = 26785, max_num_seqs: int = 256, 
     sizing = plain_sizing(num_blocks=num_blocks, block=1, max_num_seqs=max_num_seqs)
     return Candidates(
         coefficients=stack([speed_of(**speed)]),
-        moments=(moments_of(marks_of(law, sizing), law),),
+        moments=stack_moments([moments_of(marks_of(law, sizing), law)]),
         moment_index=np.array([0]),
         pool_tokens=np.array([pool_token_equivalents(sizing)]),
         max_num_seqs=np.array([float(max_num_seqs)]),
@@ -116,7 +116,7 @@ def test_unreachable_target_has_no_replica_count():
 
 def test_no_candidates_no_needs():
     assert least_replicas(
-        Candidates(stack([]), (), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0)),
+        Candidates(stack([]), stack_moments([]), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0)),
         demand_of(1.0), Limits(0.01, 0.85),
     ).size == 0  # fmt: skip
 
