@@ -7,7 +7,6 @@ Refresh after a wanted change (prices and code in separate commits):
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from planner.report.workbook import write_workbook
 ROOT = Path(__file__).parents[1]
 REQUEST = ROOT / "catalogs" / "example" / "quarter.toml"
 GOLDEN = ROOT / "reports" / "example"
-NOW = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
+NOW = read_plan(GOLDEN / "plan.json").created_at  # whoever plans the example anew sets another stamp
 REFRESH = f"refresh with: planner plan {REQUEST.relative_to(ROOT)} --now 2026-11-29T12:00:00Z"
 
 

@@ -152,6 +152,15 @@ class SglangRules(Frozen):
     latent_prefill_graphs: bool
     mb_per_prefill_graph: float = Field(ge=0)
     latent_prefill_graphs_mb: float = Field(ge=0)
+    multimodal_share: float = Field(gt=0, le=1)
+    """Share of the fraction that a multimodal model keeps, before its tower's size is weighed."""
+    text_only_model_types: tuple[str, ...]
+    """Model types with a tower that are served as text models by default."""
+    multimodal_reserved_mib: float = Field(ge=0)
+    """Kept back for images of a multimodal model."""
+    multimodal_reserved_large_mib: float = Field(ge=0)
+    """The same for the listed model types on GPUs above ``large_gpu_mib``."""
+    multimodal_large_types: tuple[str, ...]
     page_size_tokens: int = Field(ge=1)
     sparse_page_size_tokens: int = Field(ge=1)
     """Page of latent caches with an indexer."""

@@ -16,7 +16,7 @@ from planner.catalog.hf_attention import Attention
 from planner.catalog.hf_fields import Fields
 from planner.catalog.hf_mlp import FeedForward
 from planner.catalog.hf_quant import StoredWeights, stored_weights
-from planner.catalog.hf_vision import vision_parameters
+from planner.catalog.hf_vision import encoder_size, vision_parameters
 from planner.catalog.hf_windows import Windows
 from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape, ParameterCounts
 from planner.errors import InputError, Problem
@@ -248,6 +248,7 @@ def read_model_shape(
         gptq_activation_order=stored.activation_order,
         longrope_original_length=_longrope_original(fields),
         active_parameters=_active(parameters, mlp),
+        vision_encoder=encoder_size(fields),
         tied_embeddings=fields.tied,
         notes=_notes(fields, traits, attention, stored),
     )

@@ -26,6 +26,16 @@ def vision_parameters(fields: Fields) -> int | None:
         return None
 
 
+def encoder_size(fields: Fields) -> tuple[int | None, int | None] | None:
+    """Layers and hidden size that the vision config states under their usual names; ``None`` without a tower."""
+    vision = fields.outer.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return None
+    layers = vision.get("num_hidden_layers", vision.get("vt_num_hidden_layers"))
+    hidden = vision.get("hidden_size", vision.get("vt_hidden_size"))
+    return (int(layers) if layers else None, int(hidden) if hidden else None)
+
+
 def _block(hidden: int, width: int, *, gated: bool, bias: bool, norm_bias: bool) -> int:
     """One encoder layer: four projections, an MLP, two norms."""
     parameters = 4 * hidden * hidden + (3 if gated else 2) * hidden * width

@@ -135,6 +135,9 @@ class ModelShape:
         The length before LongRoPE extends it: some engine versions serve only this unless asked for more.
     active_parameters
         Parameters that one token multiplies with (dense part plus the routed share), without embedding lookup.
+    vision_encoder
+        Layers and hidden size of the vision tower as its config states them (``None`` each where it does not), for a
+        multimodal model.
     notes
         Traps met while reading the config, such as an explicit head_dim that differs from hidden/heads.
     """
@@ -166,6 +169,7 @@ class ModelShape:
     gptq_activation_order: bool = False
     longrope_original_length: int | None = None
     active_parameters: int = 0
+    vision_encoder: tuple[int | None, int | None] | None = None
     tied_embeddings: bool = False
     notes: tuple[str, ...] = field(default=())
 

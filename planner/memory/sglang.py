@@ -64,6 +64,7 @@ def mem_fraction_static(
     tp: int,
     *,
     latent: bool,
+    multimodal: bool = False,
     chunk_tokens: int | None = None,
     graph_max_batch: int | None = None,
 ) -> float:
@@ -72,7 +73,7 @@ def mem_fraction_static(
         (M − max(512 + 1.5 x chunk + 1024 x tp / 8 + graphs, floor)) / M,  M in MiB
 
     graphs: 2 MB per sequence of the largest decode graph, plus 8 MB per captured prefill size (1,536 MB for MLA) where
-    the version captures prefill graphs.
+    the version captures prefill graphs (not for multimodal models other than MLA).
     """
     tier = tier_of(rules, driver_mib)
     chunk = chunk_tokens or tier.chunked_prefill_tokens
@@ -80,13 +81,44 @@ def mem_fraction_static(
     graphs = rules.mb_per_graph_sequence * batch
     if latent:
         graphs += rules.latent_prefill_graphs_mb if rules.latent_prefill_graphs else 0.0
-    elif rules.prefill_graphs:
+    elif rules.prefill_graphs and not multimodal:
         graphs += rules.mb_per_prefill_graph * prefill_graph_sizes(chunk)
     reserved = rules.metadata_mb + rules.mb_per_chunk_token * max(chunk, rules.min_chunk_tokens)
     reserved += rules.mb_per_rank * tp + graphs
     if driver_mib > rules.large_gpu_mib:
         reserved = max(reserved, rules.large_gpu_floor_mb)
     return round((driver_mib - reserved) / driver_mib, 3)
+
+
+def is_multimodal(rules: SglangRules, shape: ModelShape) -> bool:
+    """Whether the server loads the model with its vision tower by default."""
+    return shape.vision_encoder is not None and shape.model_type not in rules.text_only_model_types
+
+
+def default_fraction(rules: SglangRules, shape: ModelShape, driver_mib: float, tp: int, chunk_tokens: int) -> float:
+    """`mem_fraction_static`, reduced for a multimodal model (and then not rounded).
+
+        fraction x 0.95 x clamp(1 − 0.1 x (layers x hidden² / (24 x 1024²) − 1), 0.8, 1.05)
+
+    with 24 layers and 1,024 where the vision config does not state them under the usual names.
+    """
+    multimodal, latent = is_multimodal(rules, shape), shape.family is AttentionFamily.MLA
+    fraction = mem_fraction_static(
+        rules, driver_mib, tp, latent=latent, multimodal=multimodal, chunk_tokens=chunk_tokens
+    )
+    if not multimodal or shape.vision_encoder is None:
+        return fraction
+    layers, hidden = (shape.vision_encoder[0] or 24, shape.vision_encoder[1] or 1024)
+    size = layers * hidden**2 / (24 * 1024**2)
+    return fraction * rules.multimodal_share * min(max(1 - 0.1 * (size - 1), 0.8), 1.05)
+
+
+def multimodal_reserved_gib(rules: SglangRules, shape: ModelShape, driver_mib: float) -> float:
+    """What is kept back for images, GiB; 0 for a text model."""
+    if not is_multimodal(rules, shape):
+        return 0.0
+    large = shape.model_type in rules.multimodal_large_types and driver_mib > rules.large_gpu_mib
+    return units.mib_to_gib(rules.multimodal_reserved_large_mib if large else rules.multimodal_reserved_mib)
 
 
 def pool_of(rules: SglangRules, shape: ModelShape, tp: int, kv_dtype: KvDtype) -> Pool:
@@ -125,26 +157,15 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
     driver_mib = _driver_mib(gpu, given)
     tier = tier_of(rules, driver_mib)
     chunk = deployment.max_num_batched_tokens or tier.chunked_prefill_tokens
-    fraction = deployment.gpu_memory_utilization or mem_fraction_static(
-        rules, driver_mib, deployment.tp, latent=shape.family is AttentionFamily.MLA, chunk_tokens=chunk
-    )
+    fraction = deployment.gpu_memory_utilization or default_fraction(rules, shape, driver_mib, deployment.tp, chunk)
     weights = weight_bytes(shape, deployment.weight_dtype, deployment.tp)
     memory = memory_term(gpu, given)
+    budget_gib = fraction * memory.gib
     terms = [weights_term(shape, deployment, weights, given)]
     if given.overhead_gib is not None:
-        budget_gib = fraction * memory.gib
         terms.append(given_overhead(given.overhead_gib))
     else:
-        context = rules.context_gib
-        budget_gib = fraction * memory.gib
-        terms.append(
-            Term(
-                "CUDA context's share (held before SGLang measures)",
-                fraction * context,
-                facts.origin("context_gib"),
-                facts.source("context_gib"),
-            )
-        )
+        terms.extend(_sglang_overheads(shape, facts, fraction, driver_mib))
     available = units.gib_to_bytes(budget_gib) - sum(units.gib_to_bytes(term.gib) for term in terms)
     max_model_len = deployment.max_model_len or shape.max_position_embeddings
     pool = pool_of(rules, shape, deployment.tp, deployment.kv_dtype)
@@ -188,6 +209,23 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
         max_num_batched_tokens=chunk,
         refusals=tuple(refusals),
     )
+
+
+def _sglang_overheads(shape: ModelShape, facts: EngineFacts, fraction: float, driver_mib: float) -> list[Term]:
+    """What lowers the free memory that the fraction is taken of, and what is kept back for images."""
+    terms = [
+        Term(
+            "CUDA context's share (held before SGLang measures)",
+            fraction * facts.sglang.context_gib,
+            facts.origin("context_gib"),
+            facts.source("context_gib"),
+        )
+    ]
+    reserved = multimodal_reserved_gib(facts.sglang, shape, driver_mib)
+    if reserved:
+        fact = "multimodal_reserved_mib"
+        terms.append(Term("reserved for images", reserved, facts.origin(fact), facts.source(fact)))
+    return terms
 
 
 def _driver_mib(gpu: Gpu, given: GivenTerms) -> float:

@@ -6,8 +6,14 @@ import pytest
 
 from planner import units
 from planner.catalog.load import Catalog
-from planner.catalog.model_shape import AttentionFamily
-from planner.memory.sglang import max_running_requests, mem_fraction_static, pool_of, prefill_graph_sizes
+from planner.memory.sglang import (
+    default_fraction,
+    max_running_requests,
+    mem_fraction_static,
+    multimodal_reserved_gib,
+    pool_of,
+    prefill_graph_sizes,
+)
 from planner.memory.types import KvDtype
 
 from .conftest import rows
@@ -26,12 +32,14 @@ def test_pools_equal_the_engine(catalog: Catalog) -> None:
         if got != pytest.approx(expected):
             wrong.append((row["id"], got, expected))
         checked += 1
-        if row["mem_fraction_given"] == "n" and row["is_multimodal"] == "n":
-            latent = shape.family is AttentionFamily.MLA
-            fraction = mem_fraction_static(rules, int(row["gpu_mem_mib"]), tp, latent=latent)
+        if row["mem_fraction_given"] == "n":
+            chunk = int(row["chunked_prefill_size"])
+            fraction = default_fraction(rules, shape, int(row["gpu_mem_mib"]), tp, chunk)
             taken = float(row["available_gib_after_weights"]) - float(row["pre_model_load_gib"]) * (1 - fraction)
+            taken -= multimodal_reserved_gib(rules, shape, int(row["gpu_mem_mib"]))
             left = int(row["rest_memory_bytes"])
-            if fraction != float(row["mem_fraction_static"]) or units.gib_to_bytes(taken) != pytest.approx(left, abs=2):
+            same = fraction == pytest.approx(float(row["mem_fraction_static"]), abs=5e-7)
+            if not same or units.gib_to_bytes(taken) != pytest.approx(left, rel=1e-5):
                 wrong.append((row["id"], fraction, row["mem_fraction_static"], units.gib_to_bytes(taken), left))
             fractions += 1
     assert wrong == []
