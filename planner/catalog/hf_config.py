@@ -403,7 +403,7 @@ def _notes(fields: Fields, traits: Traits, attention: Attention, stored: StoredW
     if vision is None:
         notes.append(f"the vision tower of {fields.outer_type} is not counted: weights are too low by it")
     elif vision:
-        notes.append(f"a vision tower of {vision:,} parameters is loaded beside the language model")
+        notes.append(f"a vision tower of {vision:,} parameters is loaded; what profiling images adds is not predicted")
     if fields.defaults_used:
         notes.append(f"class defaults of {fields.model_type} used for {', '.join(sorted(fields.defaults_used))}")
     if fields.optional_integer("num_nextn_predict_layers", "num_mtp_modules"):

@@ -244,6 +244,6 @@ def _driver_mib(gpu: Gpu, given: GivenTerms) -> float:
 
 def _budget(facts: EngineFacts, deployment: Deployment, budget_gib: float, fraction: float) -> Term:
     if deployment.gpu_memory_utilization is not None:
-        return Term("budget", budget_gib, Origin.GIVEN, f"mem_fraction_static {fraction}, as typed")
-    source = f"mem_fraction_static {fraction}, derived from flags: {facts.source('prefill_graphs')}"
+        return Term("budget", budget_gib, Origin.GIVEN, f"mem_fraction_static {fraction:.6g}, as typed")
+    source = f"mem_fraction_static {fraction:.6g}, derived from flags: {facts.source('prefill_graphs')}"
     return Term("budget", budget_gib, Origin.COMPUTED, source)
