@@ -67,6 +67,10 @@ def grouped_query(
     ``qk_norm``: ``""``, ``"head"`` (one vector of d each), ``"full"`` (one per head and dimension).
     """
     hidden, heads, kv, dim, layers = fields.hidden, fields.heads, kv_heads(fields), head_dim(fields), fields.layers
+    if kv < 1 or heads % kv or dim < 1:
+        message = f"{heads} query heads cannot share {kv} KV heads of size {dim}"
+        fix = "Check num_attention_heads, num_key_value_heads and head_dim"
+        raise InputError(Problem(fields.model_id, message, fix, field="num_key_value_heads"))
     keys_values = 2 * hidden * kv * dim
     small = 0
     if qkv_bias:

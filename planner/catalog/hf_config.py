@@ -35,6 +35,8 @@ class Traits:
         Reader of a family that is not plain grouped-query attention.
     norms
         Norm vectors of hidden size per layer.
+    final_norm, embedding_norm
+        Whether norms follow the last layer and the embedding.
     norm_bias
         Whether norms are LayerNorm with a bias.
     positions
@@ -53,6 +55,9 @@ class Traits:
     norms: int = 2
     norm_bias: bool = False
     head_bias: bool = False
+    router_32bit: bool = False
+    final_norm: bool = True
+    embedding_norm: bool = False
     positions: int | None = None
     note: str = ""
 
@@ -76,6 +81,7 @@ _SPARSE_LATENT = Traits(attention=hf_attention.sparse_latent, mlp=hf_mlp.mixture
 REGISTRY: Mapping[str, Traits] = {
     "PanguEmbedded": Traits(qkv_bias="bias", output_bias="bias"),
     "baichuan": Traits(),
+    "bloom": _gpt_like(embedding_norm=True),
     "chatglm": Traits(qkv_bias="add_qkv_bias"),
     "cohere": Traits(norms=1, qk_norm="full", qk_norm_if="use_qk_norm"),
     "cohere2": Traits(norms=1, windows=hf_windows.typed_layers(4)),
@@ -119,15 +125,17 @@ REGISTRY: Mapping[str, Traits] = {
     "mimo": Traits(qkv_bias=True, windows=hf_windows.qwen_window),
     "minicpm": Traits(),
     "minicpm3": Traits(attention=hf_attention.expanded_latent),
-    "minimax_m2": Traits(mlp=hf_mlp.mixture, qk_norm="full", qk_norm_if="use_qk_norm"),
+    "minimax_m2": Traits(mlp=hf_mlp.mixture, router_32bit=True, qk_norm="full", qk_norm_if="use_qk_norm"),
     "ministral3": _MISTRAL,
     "mistral": _MISTRAL,
     "mixtral": replace(_MISTRAL, mlp=hf_mlp.mixture),
+    "olmo": Traits(norms=0, final_norm=False),
     "olmo2": Traits(qk_norm="full"),
     "olmo3": Traits(windows=hf_windows.typed_layers(4), qk_norm="full"),
     "olmoe": Traits(mlp=hf_mlp.mixture, qk_norm="full"),
     "opt": _gpt_like(positions=2),
     "orion": Traits(norm_bias=True),
+    "phi": _gpt_like(norms=1, head_bias=True),
     "phi-msft": _gpt_like(norms=1, head_bias=True),
     "phi3": _MISTRAL,
     "phi3_v": _MISTRAL,
@@ -215,13 +223,23 @@ def read_model_shape(
     defaults = class_defaults or {}
     fields = Fields(config, model_id, defaults.get("defaults", defaults))
     traits = _traits(fields)
+    fields.check_required()
+    try:
+        return _shape(fields, traits, quant_config)
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+        message = f"config.json does not have the form of model type {fields.model_type!r} ({error})"
+        raise InputError(Problem(model_id, message, "Check the file against the model's repository")) from error
+
+
+def _shape(fields: Fields, traits: Traits, quant_config: Mapping[str, Any] | None) -> ModelShape:
+    config = fields.outer
     attention = _attention(fields, traits)
     mlp = traits.mlp(fields, _is(fields, traits.mlp_bias))
     stored = stored_weights(config, fields.text, quant_config)
     parameters = _parameters(fields, traits, attention, mlp)
     architectures = config.get("architectures") or fields.text.get("architectures") or ["unknown"]
     return ModelShape(
-        id=model_id,
+        id=fields.model_id,
         architecture=str(architectures[0]),
         model_type=fields.model_type,
         family=attention.family,
@@ -245,6 +263,7 @@ def read_model_shape(
         group_size=stored.group_size,
         declares_fp8_kv=stored.kv_fp8,
         attention_kept_16bit=stored.attention_kept,
+        router_32bit=traits.router_32bit,
         gptq_activation_order=stored.activation_order,
         longrope_original_length=_longrope_original(fields),
         active_parameters=_active(parameters, mlp),
@@ -341,7 +360,11 @@ def _parameters(fields: Fields, traits: Traits, attention: Attention, mlp: FeedF
     hidden, vocabulary = fields.hidden, fields.vocabulary
     norm = hidden * (2 if traits.norm_bias else 1)
     norms_per_layer = 1 if _one_norm(fields) else traits.norms
-    other = attention.small + mlp.small + (fields.layers * norms_per_layer + 1) * norm
+    other = (
+        attention.small
+        + mlp.small
+        + (fields.layers * norms_per_layer + traits.final_norm + traits.embedding_norm) * norm
+    )
     if traits.positions is not None:
         other += (longest(fields) + traits.positions) * hidden
     if traits.head_bias:

@@ -13,7 +13,7 @@ from planner.errors import InputError, Problem
 
 NESTED_TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 
-HIDDEN = ("hidden_size", "n_embd", "d_model")
+HIDDEN = ("hidden_size", "n_embed", "n_embd", "d_model")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads")
 KV_HEADS = (
@@ -25,9 +25,12 @@ KV_HEADS = (
 )
 HEAD_DIM = ("head_dim", "hidden_size_per_head", "kv_channels")
 FEED_FORWARD = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "ff_intermediate_size")
-VOCABULARY = ("padded_vocab_size", "vocab_size")
+VOCABULARY = ("vocab_size", "padded_vocab_size")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_k", "top_k_experts")
+
+FOUR_TIMES_HIDDEN = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gptj", "phi-msft"})
+"""Model types whose MLP is four times the hidden size unless stated."""
 
 
 class Fields:
@@ -77,29 +80,60 @@ class Fields:
         return name in self.text
 
     def integer(self, *names: str) -> int:
-        """A whole number that must be there.
+        """A whole number above 0 that must be there.
 
         Raises
         ------
         InputError
-            If neither the config nor the class default has it.
+            If neither the config nor the class default has it, or it is no whole number above 0.
         """
-        value = self.get(*names)
-        if isinstance(value, bool) or not isinstance(value, int | float) or int(value) != value or value <= 0:
-            raise InputError(
-                Problem(
-                    self.model_id,
-                    f"config.json has no usable value (got {value!r})",
-                    f"Add one of: {', '.join(names)}",
-                    field=names[0],
-                )
-            )
-        return int(value)
+        value = self._whole(self.get(*names), names[0])
+        if value is None or value < 1:
+            raise InputError(self._unusable(names, self.get(*names)))
+        return value
 
     def optional_integer(self, *names: str, default: int = 0) -> int:
-        """A whole number, or ``default`` where the config is silent."""
-        value = self.get(*names)
-        return default if value is None else int(value)
+        """A whole number, or ``default`` where the config is silent.
+
+        Raises
+        ------
+        InputError
+            If the config states something else than a whole number of at least 0.
+        """
+        value = self._whole(self.get(*names), names[0])
+        if value is not None and value < 0:
+            raise InputError(self._unusable(names, value))
+        return default if value is None else value
+
+    def check_required(self) -> None:
+        """The sizes that every model needs, checked together.
+
+        Raises
+        ------
+        InputError
+            Listing every one that is missing or unusable.
+        """
+        problems: list[Problem] = []
+        for names in (HIDDEN, LAYERS, HEADS, VOCABULARY):
+            try:
+                self.integer(*names)
+            except InputError as error:
+                problems.extend(error.problems)
+        if problems:
+            raise InputError(problems)
+
+    def _whole(self, value: Any, name: str) -> int | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
+            raise InputError(self._unusable((name,), value))
+        return int(value)
+
+    def _unusable(self, names: tuple[str, ...], value: Any) -> Problem:
+        found = "is missing" if value is None else f"is no usable whole number (got {value!r:.40})"
+        fix = f"Add one of: {', '.join(names)}" if value is None else "Check the file against the model's repository"
+        stated = next((name for name in names if name in self.text), names[0])
+        return Problem(self.model_id, f"config.json: {found}", fix, field=stated)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value."""
@@ -123,12 +157,14 @@ class Fields:
     @property
     def vocabulary(self) -> int:
         """Rows of the embedding table."""
-        return self.integer(*VOCABULARY)
+        return self.integer(*reversed(VOCABULARY))
 
     @property
     def feed_forward(self) -> int:
-        """Width of the dense MLP; 4 x hidden where GPT-like configs leave it out."""
-        return self.optional_integer(*FEED_FORWARD) or 4 * self.hidden
+        """Width of the dense MLP; 4 x hidden where the config of an older architecture leaves it out."""
+        if self.model_type in FOUR_TIMES_HIDDEN:
+            return self.optional_integer(*FEED_FORWARD) or 4 * self.hidden
+        return self.integer(*FEED_FORWARD)
 
     @property
     def tied(self) -> bool:

@@ -129,6 +129,8 @@ class ModelShape:
         The checkpoint declares an fp8 KV cache; newer engines then use one unless told otherwise.
     attention_kept_16bit
         A quantised checkpoint that leaves attention at 16 bits.
+    router_32bit
+        Routers are kept at 32 bits.
     gptq_activation_order
         GPTQ quantised in order of activation (``desc_act``), which newer engines refuse.
     longrope_original_length
@@ -166,6 +168,7 @@ class ModelShape:
     group_size: int | None = None
     declares_fp8_kv: bool = False
     attention_kept_16bit: bool = False
+    router_32bit: bool = False
     gptq_activation_order: bool = False
     longrope_original_length: int | None = None
     active_parameters: int = 0

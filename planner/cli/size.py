@@ -71,9 +71,9 @@ def size_command(
     sizing = size(shape, card, facts, deployment, given)
     tried = () if sizing.starts else fixes(shape, card, facts, deployment, given, sizing)
     if as_json:
-        typer.echo(json.dumps(_as_data(shape, sizing, tried), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_as_data(shape, sizing, tried, engine_version), indent=2, ensure_ascii=False))
     else:
-        _print(shape, sizing, tried)
+        _print(shape, sizing, tried, engine_version)
     if not sizing.starts:
         raise typer.Exit(InfeasibleError.exit_code)
 
@@ -97,12 +97,13 @@ def _auto_kv(shape: ModelShape, facts: EngineFacts) -> KvDtype:
     return KvDtype.FP8 if shape.declares_fp8_kv and honoured else KvDtype.BF16
 
 
-def _as_data(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...]) -> dict[str, Any]:
+def _as_data(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: str) -> dict[str, Any]:
     return {
         "model": sizing.model_id,
         "gpu": sizing.gpu_id,
         "engine": sizing.engine,
         "engine_version": sizing.engine_version,
+        "engine_version_asked": asked or sizing.engine_version,
         "tp": sizing.deployment.tp,
         "weights": str(sizing.deployment.weight_dtype),
         "kv": str(sizing.deployment.kv_dtype),
@@ -147,7 +148,7 @@ def _term(term: Term) -> dict[str, Any]:
     return {"name": term.name, "gib": term.gib, "origin": str(term.origin), "source": term.source}
 
 
-def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...]) -> None:
+def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: str) -> None:
     console = Console(highlight=False)
     deployment = sizing.deployment
     console.print(
@@ -156,6 +157,8 @@ def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...]) -> None:
     )
     console.print(_subtraction(sizing))
     console.print(_pool(shape, sizing))
+    if asked and asked != sizing.engine_version:
+        console.print(f"Note: rules of {sizing.engine} {sizing.engine_version}, the nearest listed up to {asked}")
     for note in shape.notes:
         console.print(f"Note: {note}")
     if sizing.starts:

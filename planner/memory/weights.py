@@ -13,6 +13,7 @@ from planner.memory.kv import heads_per_rank
 from planner.memory.types import WeightBytes, WeightDtype
 
 BYTES_16BIT = 2.0
+BYTES_32BIT = 4.0
 VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to a multiple of 64 (vocab_parallel_embedding.py)."""
 INT4_GROUP = 128
@@ -48,13 +49,16 @@ def weight_bytes(
     stored = shape.native_weight_dtype == dtype
     quantised = matrix_bytes(dtype, shape.weight_block if stored else None, shape.group_size if stored else None)
     matrices = BYTES_16BIT if dtype is WeightDtype.MXFP4 else quantised
-    table = ceil_div(shape.vocab_size, VOCABULARY_PADDING) * VOCABULARY_PADDING * shape.hidden_size * BYTES_16BIT / tp
+    table = padded(shape.vocab_size, VOCABULARY_PADDING) * shape.hidden_size * BYTES_16BIT / tp
     split = counts.attention - counts.kv_projection - counts.attention_replicated
     attention = split / tp + counts.kv_projection * kv_share(shape.cache_layers, tp) + counts.attention_replicated
     dense = attention * (BYTES_16BIT if stored and shape.attention_kept_16bit else matrices)
     dense += counts.mlp / tp * matrices
-    dense += (counts.router + counts.other - counts.expert_biases) * BYTES_16BIT
-    experts = expert_bytes(shape, quantised, tp, mxfp4_padding if dtype is WeightDtype.MXFP4 else (1, 1))
+    dense += (counts.other - counts.expert_biases) * BYTES_16BIT
+    dense += counts.router * (BYTES_32BIT if shape.router_32bit else BYTES_16BIT)
+    padding = mxfp4_padding if dtype is WeightDtype.MXFP4 else (1, 1)
+    experts = expert_bytes(shape, quantised, tp, padding)
+    dense += whole_bias_bytes(shape, padding)
     vision = counts.vision * BYTES_16BIT / tp
     head = 0.0 if shape.tied_embeddings else table
     return WeightBytes(
@@ -75,14 +79,25 @@ def kv_share(cache_layers: tuple[CacheLayers, ...], tp: int) -> float:
 
 
 def expert_bytes(shape: ModelShape, matrix: float, tp: int, padding: tuple[int, int]) -> float:
-    """Routed experts of a rank: gate, up and down by width / tp, padded; biases of gate and up split, of down whole."""
+    """Routed experts of a rank: gate, up and down by width / tp, padded, and the biases of gate and up."""
     if not shape.is_moe:
         return 0.0
     share = shape.moe_intermediate_size / tp
-    width = ceil_div(ceil_div(shape.moe_intermediate_size, tp), padding[0]) * padding[0] if padding[0] > 1 else share
-    hidden = ceil_div(shape.hidden_size, padding[1]) * padding[1]
-    padded = width / share * hidden / shape.hidden_size
-    total = shape.parameters.experts / tp * padded * matrix
+    width = padded(ceil_div(shape.moe_intermediate_size, tp), padding[0]) if padding[0] > 1 else share
+    growth = width / share * padded(shape.hidden_size, padding[1]) / shape.hidden_size
+    total = shape.parameters.experts / tp * growth * matrix
     if shape.parameters.expert_biases:
-        total += shape.num_moe_layers * shape.num_experts * (2 * width + hidden) * BYTES_16BIT
+        total += shape.num_moe_layers * shape.num_experts * 2 * width * BYTES_16BIT
     return total
+
+
+def whole_bias_bytes(shape: ModelShape, padding: tuple[int, int]) -> float:
+    """Biases of the experts' down-projections, which every rank holds whole."""
+    if not shape.parameters.expert_biases:
+        return 0.0
+    return shape.num_moe_layers * shape.num_experts * padded(shape.hidden_size, padding[1]) * BYTES_16BIT
+
+
+def padded(size: int, multiple: int) -> int:
+    """The next multiple."""
+    return ceil_div(size, multiple) * multiple

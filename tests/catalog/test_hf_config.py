@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,66 @@ def test_moe_layers_and_experts() -> None:
 def test_the_catalogue_of_the_tests_is_the_shipped_one() -> None:
     assert isinstance(CATALOG, Catalog)
     assert CATALOG.model_ids()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"num_attention_heads": "nine"}, "num_attention_heads"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers"),
+        ({"hidden_size": -4}, "hidden_size"),
+        ({"vocab_size": True}, "vocab_size"),
+        ({"num_key_value_heads": [1, 2]}, "num_key_value_heads"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads"),
+        ({"num_key_value_heads": 4}, "num_key_value_heads"),
+        ({"intermediate_size": None}, "intermediate_size"),
+    ],
+)
+def test_an_unusable_value_is_named(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as error:
+        read({**LLAMA, **changes})
+    assert [problem.field for problem in error.value.problems] == [field]
+
+
+def test_every_missing_size_is_named_at_once() -> None:
+    with pytest.raises(InputError) as error:
+        read({"model_type": "llama"})
+    fields = [problem.field for problem in error.value.problems]
+    assert fields == ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rope_scaling": "yarn"},
+        {"model_type": "gemma3_text", "sliding_window": 64, "layer_types": 3},
+        {"model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": ""},
+        {"quantization_config": {"quant_method": "fp8", "weight_block_size": "128"}},
+        {"num_attention_heads": 9, "head_dim": 0, "hidden_size": 4},
+    ],
+)
+def test_a_malformed_config_is_bad_input_or_read(changes: dict[str, Any]) -> None:
+    """Never another exception."""
+    with contextlib.suppress(InputError):
+        assert read({**LLAMA, **changes}).num_layers == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (
+            {"model_type": "phi", "hidden_size": 2560, "num_hidden_layers": 32, "num_attention_heads": 32,
+             "intermediate_size": 10240, "vocab_size": 51200, "max_position_embeddings": 2048,
+             "tie_word_embeddings": False},
+            2_779_683_840,
+        ),
+        (
+            {"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880,
+             "seq_length": 2048},
+            7_069_016_064,
+        ),
+    ],
+    ids=["phi-2", "bloom-7b1"],
+)  # fmt: skip
+def test_published_parameter_counts(config: dict[str, Any], parameters: int) -> None:
+    assert read(config).parameters.total == parameters

@@ -107,9 +107,9 @@ def _flipped(data: bytes) -> bytes:
         ("utf16.csv", (HEADER + GOOD).encode("utf-16"), "not UTF-8"),
         ("binary.csv", bytes(range(256)) * 20, "not UTF-8"),
         ("latin.csv", "Zeit,Länge,Ausgabe\n".encode("latin-1"), "not UTF-8"),
-        ("short.csv.gz", gzip.compress(BIG)[:-5000], "not a complete gzip file"),
-        ("tiny.csv.gz", gzip.compress(HEADER.encode())[:-9], "not a complete gzip file"),
-        ("flipped.csv.gz", _flipped(gzip.compress(BIG)), "not a complete gzip file"),
+        ("short.csv.gz", gzip.compress(BIG, mtime=0)[:-5000], "not a complete gzip file"),
+        ("tiny.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-9], "not a complete gzip file"),
+        ("flipped.csv.gz", _flipped(gzip.compress(BIG, mtime=0)), "not a complete gzip file"),
         ("plain.csv.gz", (HEADER + GOOD).encode(), "not a complete gzip file"),
         (
             "doubled.csv",
