@@ -13,7 +13,6 @@ from functools import lru_cache
 from planner.catalog.engine import LatentBlocks, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, ModelShape
-from planner.errors import InputError, Problem
 from planner.memory.kv import layer_bytes_per_token
 from planner.memory.types import KvDtype
 
@@ -66,6 +65,11 @@ class Layout:
         """Smallest block size of the groups, tokens: what the engine logs with."""
         return min(group.block_tokens for group in self.groups)
 
+    @property
+    def largest_block_tokens(self) -> int:
+        """Largest block size of the groups, tokens."""
+        return max(group.block_tokens for group in self.groups)
+
 
 @dataclass(frozen=True)
 class LayoutRules:
@@ -89,13 +93,7 @@ def layout_rules(rules: VllmRules) -> LayoutRules:
 def layout(
     cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int, rules: LayoutRules
 ) -> Layout:
-    """Groups of a model.
-
-    Raises
-    ------
-    InputError
-        If no whole number of tokens makes the pages equal.
-    """
+    """Groups of a model."""
     if len(cache_layers) > 1 and all(layers.kind is CacheKind.FULL for layers in cache_layers):
         return _one_table(cache_layers, tp, kv_dtype, block_tokens)
     kinds = _unified(cache_layers, tp, kv_dtype, block_tokens)
@@ -126,23 +124,27 @@ def group_size(counts: list[int], rule: str) -> int:
     return fewest
 
 
-def pages_differ(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype) -> bool:
-    """Whether full and sliding layers store a token in different sizes."""
-    kinds = {layers.kind for layers in cache_layers}
-    return len(kinds) > 1 and len({layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers}) > 1
+def pages_can_be_equal(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, rules: LayoutRules) -> bool:
+    """Whether this version can hold full and sliding layers in one pool.
+
+    Equal sizes a token always; different ones where block sizes may be raised and the larger is a whole multiple.
+    """
+    if len({layers.kind for layers in cache_layers}) < 2:
+        return True
+    sizes = {layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers}
+    return len(sizes) == 1 or (rules.uneven_pages == "scale" and all(max(sizes) % size == 0 for size in sizes))
 
 
 def _unified(cache_layers: tuple[CacheLayers, ...], tp: int, kv_dtype: KvDtype, block_tokens: int) -> list[Group]:
-    """One entry per kind of layer, with block sizes raised until all pages are equal."""
-    per_token = [layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers]
-    largest = max(per_token)
+    """One entry per kind of layer, with block sizes raised until all pages are equal.
+
+    Where that is impossible, as `pages_can_be_equal` says, the smaller pages are padded: an upper bound.
+    """
+    largest = max(layer_bytes_per_token(layers, tp, kv_dtype) for layers in cache_layers)
     kinds = []
-    for layers, size in zip(cache_layers, per_token, strict=True):
-        if largest % size:
-            message = f"layers store {size} and {largest} B a token: no block sizes make their pages equal"
-            raise InputError(Problem("model", message, "Use another KV-cache format or tensor-parallel degree"))
+    for layers in cache_layers:
         window = layers.window_tokens if layers.kind is CacheKind.SLIDING else None
-        block = block_tokens * (largest // size)
+        block = block_tokens * (largest // layer_bytes_per_token(layers, tp, kv_dtype))
         kinds.append(Group(layers.count, block, block_tokens * largest, window, layers.chunked))
     return kinds
 

@@ -12,7 +12,6 @@ from planner import units
 from planner.catalog.engine import EngineFacts, SglangRules, SglangTier
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape
-from planner.errors import InputError, Problem
 from planner.memory import start_rules
 from planner.memory.blocks import is_sparse
 from planner.memory.kv import layer_bytes_per_token
@@ -154,7 +153,7 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
     overhead``, on the same total as for vLLM.
     """
     rules = facts.sglang
-    driver_mib = _driver_mib(gpu, given)
+    driver_mib, guessed = driver_total_mib(gpu, given)
     tier = tier_of(rules, driver_mib)
     chunk = deployment.max_num_batched_tokens or tier.chunked_prefill_tokens
     fraction = deployment.gpu_memory_utilization or default_fraction(rules, shape, driver_mib, deployment.tp, chunk)
@@ -191,7 +190,7 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
         weights=weights,
         gpu_memory=memory,
         utilization=fraction,
-        budget=_budget(facts, deployment, budget_gib, fraction),
+        budget=_budget(facts, deployment, budget_gib, fraction, guessed=guessed),
         terms=tuple(terms),
         available_kv_gib=units.bytes_to_gib(available),
         bytes_per_token=pool.cell_bytes,
@@ -199,6 +198,7 @@ def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
         window_tokens=pool.window_tokens,
         sliding_reserve_tokens=pool.window_tokens + page if pool.window_tokens else 0,
         block_size_tokens=page,
+        largest_block_tokens=page,
         num_blocks=tokens // page,
         bytes_per_block=int(pool.cell_bytes * page),
         pool_tokens=tokens,
@@ -228,22 +228,22 @@ def _sglang_overheads(shape: ModelShape, facts: EngineFacts, fraction: float, dr
     return terms
 
 
-def _driver_mib(gpu: Gpu, given: GivenTerms) -> float:
+def driver_total_mib(gpu: Gpu, given: GivenTerms) -> tuple[float, bool]:
+    """The nvidia-smi total that the fraction is derived from, and whether it is a guess.
+
+    Where the catalogue lacks it, the memory typed or visible stands in: a little too low, which lowers the fraction by
+    less than a hundredth.
+    """
     if gpu.memory_driver_mib is not None:
-        return gpu.memory_driver_mib
-    if given.gpu_memory_gib is not None:
-        return units.gib_to_mib(given.gpu_memory_gib)
-    raise InputError(
-        Problem(
-            gpu.id,
-            "SGLang's memory fraction needs the nvidia-smi total, which the catalogue lacks",
-            "Give --gpu-memory-gib, or add memory_driver_mib to the GPU catalogue",
-        )
-    )
+        return float(gpu.memory_driver_mib), False
+    gib = given.gpu_memory_gib if given.gpu_memory_gib is not None else gpu.visible_memory_gib
+    return units.gib_to_mib(gib), True
 
 
-def _budget(facts: EngineFacts, deployment: Deployment, budget_gib: float, fraction: float) -> Term:
+def _budget(facts: EngineFacts, deployment: Deployment, budget_gib: float, fraction: float, *, guessed: bool) -> Term:
     if deployment.gpu_memory_utilization is not None:
         return Term("budget", budget_gib, Origin.GIVEN, f"mem_fraction_static {fraction:.6g}, as typed")
     source = f"mem_fraction_static {fraction:.6g}, derived from flags: {facts.source('prefill_graphs')}"
+    if guessed:
+        return Term("budget", budget_gib, Origin.GUESS, f"{source}; nvidia-smi total not known, visible memory taken")
     return Term("budget", budget_gib, Origin.COMPUTED, source)

@@ -121,7 +121,9 @@ class Sizing:
     sliding_reserve_tokens
         Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without.
     block_size_tokens, num_blocks
-        The engine's pool in blocks (SGLang: pages).
+        The engine's pool in blocks (SGLang: pages); the smallest block of the groups, which the engine logs with.
+    largest_block_tokens
+        The largest block of the groups: a request's tokens are rounded up to it.
     bytes_per_block
         Of the pool, padding of short groups included.
     pool_tokens
@@ -154,6 +156,7 @@ class Sizing:
     window_tokens: int
     sliding_reserve_tokens: int
     block_size_tokens: int
+    largest_block_tokens: int
     num_blocks: int
     bytes_per_block: int
     pool_tokens: int

@@ -31,6 +31,7 @@ class Pool:
     window_tokens: int
     sliding_reserve_tokens: int
     block_size_tokens: int
+    largest_block_tokens: int
     num_blocks: int
     bytes_per_block: int
     pool_tokens: int
@@ -100,9 +101,9 @@ def pool_of(
     kv_dtype = effective_kv_dtype(shape, facts, deployment.kv_dtype)
     block = blocks.block_tokens(rules, gpu, shape, kv_dtype)
     layout_rules, refusals = blocks.layout_rules(rules), []
-    if layout_rules.uneven_pages == "refuse" and blocks.pages_differ(shape.cache_layers, deployment.tp, kv_dtype):
+    if not blocks.pages_can_be_equal(shape.cache_layers, deployment.tp, kv_dtype, layout_rules):
         message = f"{facts.name} {facts.version} cannot hold layers whose pages differ in size in one pool"
-        refusals.append(Refusal("page sizes", message, "Use a newer engine version"))
+        refusals.append(Refusal("page sizes", message, "Use a newer engine version or another tp"))
     pool = blocks.layout(shape.cache_layers, deployment.tp, kv_dtype, block, layout_rules)
     in_flight = rules.batches_in_flight * batched_tokens
     num_blocks = max(0, available_bytes // pool.bytes_per_block)
@@ -119,6 +120,7 @@ def pool_of(
         window_tokens=window,
         sliding_reserve_tokens=reserve,
         block_size_tokens=pool.block_tokens,
+        largest_block_tokens=pool.largest_block_tokens,
         num_blocks=num_blocks,
         bytes_per_block=pool.bytes_per_block,
         pool_tokens=int(num_blocks * pool.bytes_per_block // (keep or slide)),

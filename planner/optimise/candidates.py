@@ -126,7 +126,7 @@ def _config(
 ) -> Config:
     """One configuration; length laws in the same pool geometry share their moments."""
     ratio = sizing.sliding_bytes_per_token / max(sizing.bytes_per_token, 1e-12)
-    key = (length.max_model_len, sizing.block_size_tokens, round(ratio, 9), sizing.sliding_reserve_tokens)
+    key = (length.max_model_len, sizing.largest_block_tokens, round(ratio, 9), sizing.sliding_reserve_tokens)
     if key not in geometry:
         marks = marks_of(length.law, sizing)
         geometry[key] = (marks, moments_of(marks, length.law))

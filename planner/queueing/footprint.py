@@ -107,7 +107,7 @@ def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
     prompt, output = law.sum_prompt / n, law.sum_output / n
     unit = token_equivalent_bytes(sizing)
     full, sliding = sizing.bytes_per_token / unit, sizing.sliding_bytes_per_token / unit
-    rounding = sizing.block_size_tokens - 1.0
+    rounding = sizing.largest_block_tokens - 1.0
     within = law.max_total.astype(np.float64) <= sizing.sliding_reserve_tokens
     growth = np.where(within, full + sliding, full)
     offset = np.where(within, rounding, rounding + sliding * sizing.sliding_reserve_tokens)

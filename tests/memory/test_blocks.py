@@ -8,8 +8,15 @@ import pytest
 
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import CacheKind, CacheLayers
-from planner.errors import InputError
-from planner.memory.blocks import LayoutRules, group_size, layout, longest_request, request_blocks, request_bytes
+from planner.memory.blocks import (
+    LayoutRules,
+    group_size,
+    layout,
+    longest_request,
+    pages_can_be_equal,
+    request_blocks,
+    request_bytes,
+)
 from planner.memory.kv import bytes_per_token, heads_per_rank, sliding_bytes_per_token
 from planner.memory.types import Deployment, KvDtype, WeightDtype
 from planner.memory.vllm import pool_of
@@ -54,9 +61,16 @@ def test_smaller_layers_get_larger_blocks() -> None:
     assert pool.block_tokens == 16
 
 
-def test_pages_that_cannot_be_made_equal_are_refused() -> None:
-    with pytest.raises(InputError, match="pages equal"):
-        layout((full(10, kv_heads=3), sliding(10, 64, kv_heads=8)), 1, KvDtype.BF16, 16, NEW)
+def test_pages_that_cannot_be_made_equal_are_refused(catalog: Catalog) -> None:
+    """Gemma-4 before versions that raise block sizes."""
+    assert pages_can_be_equal((full(10, kv_heads=4), sliding(10, 64)), 1, KvDtype.BF16, NEW)
+    assert not pages_can_be_equal((full(10, kv_heads=4), sliding(10, 64)), 1, KvDtype.BF16, OLD)
+    assert not pages_can_be_equal((full(10, kv_heads=3), sliding(10, 64)), 1, KvDtype.BF16, NEW)
+    assert pages_can_be_equal((full(10), full(10, kv_heads=3)), 1, KvDtype.BF16, OLD)
+    shape, gpu = catalog.model_shape("google/gemma-4-31B-it"), catalog.gpu("H100-SXM")
+    deployment = Deployment(1, WeightDtype.BF16, KvDtype.BF16)
+    _, refusals = pool_of(shape, gpu, catalog.engine("vllm", "0.11.0"), deployment, 20 * 2**30, 4096, 8192)
+    assert [refusal.rule for refusal in refusals] == ["page sizes"]
 
 
 def test_sliding_layers_hold_window_and_tokens_in_flight() -> None:

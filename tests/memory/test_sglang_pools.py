@@ -14,7 +14,8 @@ from planner.memory.sglang import (
     pool_of,
     prefill_graph_sizes,
 )
-from planner.memory.types import KvDtype
+from planner.memory.size import size
+from planner.memory.types import Deployment, KvDtype, Origin, WeightDtype
 
 from .conftest import rows
 
@@ -68,3 +69,12 @@ def test_fraction_by_memory_and_tp(
 ) -> None:
     rules = catalog.engine("sglang", version).sglang
     assert tuple(mem_fraction_static(rules, mib, tp, latent=latent) for tp in (1, 2, 4, 8)) == fractions
+
+
+def test_an_unknown_driver_total_is_a_labelled_guess(catalog: Catalog) -> None:
+    gpu = next(gpu for gpu in catalog.gpus.values() if gpu.memory_driver_mib is None)
+    shape, facts = catalog.model_shape("Qwen/Qwen3-1.7B"), catalog.engine("sglang", "0.5.23")
+    deployment = Deployment(1, WeightDtype.BF16, KvDtype.BF16)
+    budget = size(shape, gpu, facts, deployment).budget
+    assert budget.origin is Origin.GUESS
+    assert "not known" in budget.source

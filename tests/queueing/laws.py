@@ -34,7 +34,8 @@ def plain_sizing(
         deployment=Deployment(1, WeightDtype.BF16, KvDtype.BF16), weights=WeightBytes(0, 0, 0, 0, 0, 0),
         gpu_memory=term, utilization=0.92, budget=term, terms=(), available_kv_gib=52.3,
         bytes_per_token=bytes_per_token, sliding_bytes_per_token=0.0, window_tokens=0, sliding_reserve_tokens=0,
-        block_size_tokens=block, num_blocks=num_blocks, bytes_per_block=int(bytes_per_token * block),
+        block_size_tokens=block, largest_block_tokens=block, num_blocks=num_blocks,
+        bytes_per_block=int(bytes_per_token * block),
         pool_tokens=num_blocks * block, logged_tokens=num_blocks * block, max_concurrency=1.0, max_model_len=8192,
         max_num_seqs=max_num_seqs, max_num_batched_tokens=8192,
     )  # fmt: skip

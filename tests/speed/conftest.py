@@ -49,6 +49,7 @@ def make_sizing(
         window_tokens=window,
         sliding_reserve_tokens=window,
         block_size_tokens=16,
+        largest_block_tokens=16,
         num_blocks=0,
         bytes_per_block=0,
         pool_tokens=0,
