@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from planner import __version__, units
 from planner.errors import PlannerError
 from planner.memory.types import Origin, Sizing
-from planner.optimise.candidates import stacked
-from planner.optimise.exact import replica_state
+from planner.optimise.candidates import EDGES, stacked
+from planner.optimise.exact import capacity_per_s, replica_state
 from planner.optimise.explain import binding_constraint, shares_at
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Column, Decision, ProgramData, SolverSettings, Workload
@@ -33,6 +34,7 @@ from planner.plan import (
     RunnerUp,
     Solve,
 )
+from planner.queueing.footprint import longest_request
 from planner.queueing.live_tokens import mean_formula
 from planner.queueing.load import Constraint, live_request_quantile, settle, ttft_s
 from planner.report.launch import launch_command
@@ -67,7 +69,7 @@ def assemble(context: Context, decision: Decision, runners_up: Mapping[str, Runn
     """
     pools = tuple(_pool(context, column, runners_up[column.model]) for column in decision.columns)
     purchases = _purchases(context, decision)
-    totals = _totals(context, pools, purchases)
+    totals = _totals(pools, purchases)
     plan = FleetPlan(
         planner_version=__version__,
         run_id=context.run_id,
@@ -102,14 +104,33 @@ def verify(plan: FleetPlan) -> None:
     wrong = []
     if abs(plan.totals.usd - plan.solve.objective) > USD_TOLERANCE:
         wrong.append(f"cost {plan.totals.usd:.4f} USD is not the objective {plan.solve.objective:.4f} USD")
+    served = plan.totals.served_input_mtok + plan.totals.served_output_mtok
+    if abs(plan.solve.usd_per_mtok * served - plan.totals.usd) > USD_TOLERANCE:
+        wrong.append(f"{plan.totals.usd / served:.6f} USD per million tokens is not {plan.solve.usd_per_mtok:.6f}")
     for purchase in plan.purchases:
         if purchase.gpus_used > purchase.gpus_bought:
             wrong.append(f"{purchase.offer_id}: {purchase.gpus_used} GPUs used of {purchase.gpus_bought}")
+        needed = instances_needed(purchase, plan.pools)
+        if needed > purchase.instances:
+            wrong.append(f"{purchase.offer_id}: replicas need {needed} instances, {purchase.instances} are bought")
     for pool in plan.pools:
         wrong += [f"{pool.name}: {m.constraint} {m.planned:g} > {m.limit:g}" for m in pool.margins if not m.satisfied]
     wrong += [f"{q.name}: {q.used:g} > {q.limit:g}" for q in plan.quotas if q.used > q.limit + USD_TOLERANCE]
     if wrong:
         raise PlannerError("The plan does not hold when recomputed: " + "; ".join(wrong))
+
+
+def instances_needed(purchase: Purchase, pools: Sequence[Pool]) -> int:
+    """Instances that the replicas on an offer fill, packed first fit by decreasing size, none split."""
+    sizes = [pool.tp for pool in pools if pool.offer_id == purchase.offer_id for _ in range(pool.replicas)]
+    room: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        place = next((i for i, left in enumerate(room) if left >= size), None)
+        if place is None:
+            room.append(purchase.gpus_per_instance - size)
+        else:
+            room[place] -= size
+    return len(room)
 
 
 def _solve(decision: Decision, settings: SolverSettings) -> Solve:
@@ -134,8 +155,8 @@ def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
     workload, need, config = context.workloads[column.model], column.need, column.need.config
     edge = context.request.policy.speed_edge
     sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
-    law = length.law
-    served_requests = workload.offered_requests * (1.0 - length.refused_request_share)
+    source = workload.request.traffic
+    served, refused = _served(column), _refused(workload, column)
     binding = binding_constraint(need, edge)
     return Pool(
         name=column.model,
@@ -164,20 +185,53 @@ def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
         speed=_speed(context, column),
         margins=_margins(context, column),
         binding_constraint=binding,
+        stated_rate_per_s=source.rate_per_s,
+        growth=source.growth,
+        peak_factor=source.peak_factor,
+        mean_prompt_tokens=workload.traffic.law.mean_prompt,
+        mean_output_tokens=workload.traffic.law.mean_output,
         offered_requests=workload.offered_requests,
         refused_request_share=length.refused_request_share,
         refused_token_share=length.refused_token_share,
+        refused_input_share=refused.prompt,
+        refused_output_share=refused.output,
         tail_budget=workload.request.tail_budget,
-        served_input_mtok=served_requests * law.mean_prompt / units.TOKENS_PER_MTOK,
-        served_output_mtok=served_requests * law.mean_output / units.TOKENS_PER_MTOK,
-        capacity_mtok=need.demand.rate_per_s
-        * units.hours_to_s(workload.horizon_hours)
-        * (law.mean_prompt + law.mean_output)
-        / units.TOKENS_PER_MTOK,
+        served_input_mtok=served.prompt / units.TOKENS_PER_MTOK,
+        served_output_mtok=served.output / units.TOKENS_PER_MTOK,
+        capacity_mtok=_capacity_tokens(context, column) / units.TOKENS_PER_MTOK,
         launch_command=launch_command(sizing),
         runner_up=runner,
         why=_why(column, binding, runner),
     )
+
+
+class Tokens(NamedTuple):
+    """Input and output tokens, or shares of them."""
+
+    prompt: float
+    output: float
+
+
+def _served(column: Column) -> Tokens:
+    """Served tokens of the horizon: the column's total, split as the law of the served requests splits."""
+    law = column.need.config.length.law
+    share = law.mean_prompt / (law.mean_prompt + law.mean_output)
+    return Tokens(column.served_tokens * share, column.served_tokens * (1.0 - share))
+
+
+def _refused(workload: Workload, column: Column) -> Tokens:
+    """Shares of the offered input and output tokens that are not served."""
+    law, served = workload.traffic.law, _served(column)
+    offered = Tokens(workload.offered_requests * law.mean_prompt, workload.offered_requests * law.mean_output)
+    shares = (1.0 - s / o if o > 0 else 0.0 for s, o in zip(served, offered, strict=True))
+    return Tokens(*shares)
+
+
+def _capacity_tokens(context: Context, column: Column) -> float:
+    """Tokens of the horizon at the highest steady rate that the pool's replicas, spares included, can hold."""
+    law, hours = column.need.config.length.law, context.data.horizon_hours
+    rate = capacity_per_s(column.need, column.replicas, context.request.policy.speed_edge)
+    return rate * units.hours_to_s(hours) * (law.mean_prompt + law.mean_output)
 
 
 def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
@@ -231,34 +285,34 @@ def _load(context: Context, column: Column) -> PoolLoad:
         ).live_tokens,
         overflow_probability=overflow,
         expected_overflow=state.tokens.overflow(config.pool_token_equivalents),
-        busy_share=float(load.busy_share[0]),
+        work_share=float(load.work_share[0]),
     )
 
 
 def _speed(context: Context, column: Column) -> PoolSpeed:
-    """TPOT and TTFT at the planned load, in the middle and at both edges of the band."""
-    need, speed = column.need, column.need.config.speed
-    edge = context.request.policy.speed_edge
+    """TPOT and TTFT at the planned load: the fixed point in the middle and at both edges of the band."""
+    need, used = column.need, context.request.policy.speed_edge
     count = np.array([float(need.replicas)])
     tpot, ttft = {}, {}
-    for name in {"middle", edge}:
-        candidates = stacked([need.config], name)
+    for edge in EDGES:
+        candidates = stacked([need.config], edge)
         load = settle(candidates, need.demand, count)
-        tpot[name] = units.s_to_ms(float(load.token_s[0]))
+        tpot[edge] = units.s_to_ms(float(load.token_s[0]))
         quantile = ttft_s(candidates, need.demand, load, need.limits.ttft_percentile)
-        ttft[name] = units.s_to_ms(float(quantile[0] * candidates.ttft_edge[0]))
+        ttft[edge] = units.s_to_ms(float(quantile[0] * candidates.ttft_edge[0]))
     return PoolSpeed(
-        tpot_ms=Measure(
-            value=tpot["middle"], low=tpot["middle"] * speed.tpot_band.low, high=tpot["middle"] * speed.tpot_band.high,
-            used=tpot[edge], source=speed.source,
-        ),
-        ttft_ms=Measure(
-            value=ttft["middle"], low=ttft["middle"] * speed.ttft_band.low, high=ttft["middle"] * speed.ttft_band.high,
-            used=ttft[edge], source=speed.source,
-        ),
+        tpot_ms=_measure(tpot, used, need.config.speed.source),
+        ttft_ms=_measure(ttft, used, need.config.speed.source),
         ttft_percentile=need.limits.ttft_percentile,
-        decode_tokens_per_s=units.MS_PER_S / tpot[edge],
-    )  # fmt: skip
+        decode_tokens_per_s=units.MS_PER_S / tpot[used],
+    )
+
+
+def _measure(at_edge: Mapping[str, float], used: str, source: str) -> Measure:
+    """A figure at the edges of the band; infinite where the slow edge has no steady state."""
+    return Measure(
+        value=at_edge["middle"], low=at_edge["lower"], high=at_edge["upper"], used=at_edge[used], source=source
+    )
 
 
 def _margins(context: Context, column: Column) -> tuple[Margin, ...]:
@@ -268,7 +322,7 @@ def _margins(context: Context, column: Column) -> tuple[Margin, ...]:
     scale = {
         Constraint.TOKEN_POOL: (config.pool_token_equivalents, "tokens"),
         Constraint.SEQUENCES: (float(config.sizing.max_num_seqs), "requests"),
-        Constraint.BUSY: (limits.max_busy_share, "share"),
+        Constraint.WORK: (limits.max_work_share, "share"),
         Constraint.TPOT: (units.s_to_ms(limits.tpot_s), "ms"),
         Constraint.TTFT: (units.s_to_ms(limits.ttft_s), "ms"),
     }
@@ -276,7 +330,7 @@ def _margins(context: Context, column: Column) -> tuple[Margin, ...]:
         _margin(name, share * scale[Constraint(name)][0], *scale[Constraint(name)]) for name, share in shares.items()
     ]
     budget = context.workloads[column.model].request.tail_budget
-    longest = float(config.sizing.max_model_len)
+    longest = longest_request(config.sizing)
     return (
         *margins,
         _margin("tail budget", config.length.refused_request_share, budget, "share of requests"),
@@ -322,11 +376,11 @@ def _purchases(context: Context, decision: Decision) -> tuple[Purchase, ...]:
     return tuple(purchases)
 
 
-def _totals(context: Context, pools: Sequence[Pool], purchases: Sequence[Purchase]) -> PlanTotals:
-    """By reservation: all that is paid. By use: each pool's GPUs for the share of time that they are busy."""
+def _totals(pools: Sequence[Pool], purchases: Sequence[Purchase]) -> PlanTotals:
+    """By reservation: all that is paid. By use: each pool's GPUs for the share of its capacity that is used."""
     usd = sum(p.usd for p in purchases)
     rate = {p.offer_id: p.usd / p.gpus_bought for p in purchases}
-    used = sum(rate[pool.offer_id] * pool.gpus * _mean_busy(context, pool) for pool in pools)
+    used = sum(rate[pool.offer_id] * pool.gpus * pool.served_mtok / pool.capacity_mtok for pool in pools)
     served_in, served_out = sum(p.served_input_mtok for p in pools), sum(p.served_output_mtok for p in pools)
     return PlanTotals(
         usd=usd,
@@ -337,11 +391,6 @@ def _totals(context: Context, pools: Sequence[Pool], purchases: Sequence[Purchas
         usd_per_mtok_by_reservation=usd / (served_in + served_out),
         usd_per_mtok_by_use=used / (served_in + served_out),
     )
-
-
-def _mean_busy(context: Context, pool: Pool) -> float:
-    """Busy share at the mean rate: that of the planning rate, scaled by served over capacity."""
-    return pool.load.busy_share * pool.served_mtok / pool.capacity_mtok
 
 
 def _quotas(context: Context, purchases: Sequence[Purchase]) -> tuple[QuotaUse, ...]:

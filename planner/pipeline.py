@@ -257,7 +257,7 @@ def _assumptions(
             "share",
             where,
         ),
-        row("busy", "Largest busy share of a replica", policy.max_busy_share, "share", where),
+        row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share", where),
         row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days", where),
         row("speed_edge", "Edge of the speed band that constraints see", policy.speed_edge, "", where),
         row("engine", "Engine", f"{facts.name} {facts.version}", "", "engine facts of the catalogue"),

@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 class Frozen(BaseModel):
     """Immutable, and strict about keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class SolveStatus(StrEnum):
@@ -105,8 +105,8 @@ class PoolLoad(Frozen):
     overflow_probability: float
     expected_overflow: float
     """P(live tokens > pool) under the stated load."""
-    busy_share: float
-    """Share of time that prefill and decode work take (prefill alone for a memory-bound decode)."""
+    work_share: float
+    """Share of time that the load's own prefill and decode work takes; at 1 the replica saturates."""
 
 
 class Measure(Frozen):
@@ -183,15 +183,24 @@ class Pool(Frozen):
     margins: tuple[Margin, ...]
     binding_constraint: str
     """The constraint that one replica fewer would break first."""
+    stated_rate_per_s: float
+    """Mean arrivals as the request states them, before growth."""
+    growth: float
+    peak_factor: float
+    mean_prompt_tokens: float
+    """Mean over all requests that arrive, before any refusal."""
+    mean_output_tokens: float
     offered_requests: float
-    """Requests that arrive in the horizon."""
+    """Requests that arrive in the horizon: stated rate x growth x time."""
     refused_request_share: float
     refused_token_share: float
+    refused_input_share: float
+    refused_output_share: float
     tail_budget: float
     served_input_mtok: float
     served_output_mtok: float
     capacity_mtok: float
-    """Tokens that the pool could serve in the horizon at the planning rate."""
+    """Tokens that the pool could serve in the horizon at the highest steady rate that holds every constraint."""
     launch_command: str
     runner_up: RunnerUp | None
     why: str
@@ -257,7 +266,8 @@ class PlanTotals(Frozen):
     usd_per_mtok_by_reservation: float
     """All that is paid, per million served tokens."""
     usd_per_mtok_by_use: float
-    """Only the busy share of what is paid, per million served tokens."""
+    """What is paid for the capacity that served tokens use, per million of them: each pool's GPUs times
+    served over capacity."""
 
 
 class FleetPlan(Frozen):

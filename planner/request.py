@@ -29,6 +29,8 @@ class Quarter(Strict):
     end: dt.date
     """Exclusive."""
     owner: str
+    stated_on: dt.date | None = None
+    """When the figures of this request were stated; shown beside every one that has no date of its own."""
     currency: Literal["USD"] = "USD"
 
     @model_validator(mode="after")
@@ -48,8 +50,8 @@ class Policy(Strict):
 
     overflow_probability: float = Field(default=0.01, gt=0, lt=1)
     """Largest probability that live tokens exceed a replica's pool."""
-    max_busy_share: float = Field(default=0.85, gt=0, lt=1)
-    """Largest share of time that a replica may be busy with prefill and decode work."""
+    max_work_share: float = Field(default=0.85, gt=0, lt=1)
+    """Largest share of time that the prefill and decode work of the load may take of a replica."""
     speed_edge: Literal["upper", "middle"] = "upper"
     """Which edge of the speed band the constraints see: ``upper`` is the slow one."""
     max_price_age_days: int = Field(default=400, gt=0)
@@ -123,6 +125,7 @@ class TrafficSource(Strict):
     """Options of the reader, such as a column mapping or the seed of a generated sample."""
     source: str = ""
     """Who states the rate, for the Inputs sheet."""
+    source_date: dt.date | None = None
 
 
 class Targets(Strict):

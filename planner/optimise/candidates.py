@@ -27,9 +27,12 @@ from planner.request import Policy
 from planner.speed.facts import SpeedFacts
 from planner.speed.roofline import speed_model
 from planner.speed.step import stack
+from planner.speed.types import Band
 from planner.traffic.law import length_at_tail, refused_shares, truncate
 from planner.units import ms_to_s
 
+EDGES = ("lower", "middle", "upper")
+"""Edges of the speed band: fast, middle, slow."""
 LENGTH_STEP = 256
 """max_model_len is rounded up to a multiple of this; every engine block size in the catalogue divides it."""
 
@@ -136,8 +139,8 @@ def _config(
 
 
 def demand_of(workload: Workload, length: LengthChoice) -> Demand:
-    """The planning demand of requests that a max_model_len accepts."""
-    accepted = workload.planning_rate_per_s * (1.0 - length.refused_request_share)
+    """The planning demand of the requests that a max_model_len accepts: never less than truly come, as the law is cut."""
+    accepted = workload.planning_rate_per_s * length.law.requests / workload.traffic.law.requests
     return Demand(accepted, dispersion_of(workload.traffic.burst), prompt_points(length.law))
 
 
@@ -146,7 +149,7 @@ def limits_of(workload: Workload, policy: Policy) -> Limits:
     targets = workload.request.targets
     return Limits(
         overflow_probability=policy.overflow_probability,
-        max_busy_share=policy.max_busy_share,
+        max_work_share=policy.max_work_share,
         tpot_s=ms_to_s(targets.tpot_ms) if targets.tpot_ms is not None else np.inf,
         ttft_s=ms_to_s(targets.ttft_ms) if targets.ttft_ms is not None else np.inf,
         ttft_percentile=targets.ttft_percentile,
@@ -154,10 +157,9 @@ def limits_of(workload: Workload, policy: Policy) -> Limits:
 
 
 def stacked(configs: Sequence[Config], edge: str) -> Candidates:
-    """Configurations as columns of arrays, with step times at the edge of the band that constraints see."""
-    upper = edge == "upper"
-    tpot_edge = np.array([c.speed.tpot_band.high if upper else 1.0 for c in configs])
-    ttft_edge = np.array([c.speed.ttft_band.high if upper else 1.0 for c in configs])
+    """Configurations as columns of arrays, with step times at an edge of the band (one of `EDGES`)."""
+    tpot_edge = np.array([_edge(c.speed.tpot_band, edge) for c in configs])
+    ttft_edge = np.array([_edge(c.speed.ttft_band, edge) for c in configs])
     distinct = {id(c.moments): c.moments for c in configs}
     position = {key: index for index, key in enumerate(distinct)}
     return Candidates(
@@ -168,6 +170,10 @@ def stacked(configs: Sequence[Config], edge: str) -> Candidates:
         max_num_seqs=np.array([float(c.sizing.max_num_seqs) for c in configs]),
         ttft_edge=ttft_edge / tpot_edge,
     )
+
+
+def _edge(band: Band, edge: str) -> float:
+    return {"lower": band.low, "middle": 1.0, "upper": band.high}[edge]
 
 
 def candidate_needs(

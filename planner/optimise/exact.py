@@ -21,7 +21,8 @@ from planner.queueing.live_tokens import LiveTokens, Residence, live_tokens
 from planner.queueing.load import Candidates, Demand, ReplicaLoad, settle
 from planner.queueing.replicas import feasible
 
-MAX_ROUNDS = 200
+MAX_ROUNDS = 400
+CAPACITY_STEP = 0.01
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,22 @@ def exact_need(need: Need, edge: str) -> Need:
         else:
             low = middle
     return replace(need, replicas=high, exact=True)
+
+
+def capacity_per_s(need: Need, replicas: int, edge: str) -> float:
+    """Highest rate that the replicas of a pool hold under every constraint, at most `CAPACITY_STEP` too low, per s."""
+
+    def holds(rate: float) -> bool:
+        return holds_exactly(replace(need, demand=replace(need.demand, rate_per_s=rate)), replicas, edge)
+
+    low = need.demand.rate_per_s
+    high = low * 2.0
+    while holds(high):
+        low, high = high, high * 2.0
+    while high / low > 1.0 + CAPACITY_STEP:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 class Fleet:

@@ -70,6 +70,9 @@ class Moments:
         token's time; decode[0] = E[O].
     decode_overlap
         Integral over x of E[footprint at decode age x]^2, in token-equivalents squared times tokens.
+    prefill_overlap
+        Shape (3, ...): E[F]^2, and the integrals over p of G(p)^2 and of 2 p G(p)^2 with G(p) = E[F; P > p]: what
+        s0, s1 and s2 multiply in the integral of the squared mean footprint of the prefill phase.
     """
 
     mean_prompt: FloatArray
@@ -79,6 +82,7 @@ class Moments:
     prefill: FloatArray
     decode: FloatArray
     decode_overlap: FloatArray
+    prefill_overlap: FloatArray
 
     def at(self, index: IntArray) -> Moments:
         """Of stacked moments, those at ``index``, one for each candidate."""
@@ -89,7 +93,7 @@ def stack_moments(moments: Sequence[Moments]) -> Moments:
     """Moments of several laws along a last axis."""
     if not moments:
         empty = np.zeros(0)
-        return Moments(empty, empty, empty, empty, np.zeros((4, 3, 0)), np.zeros((4, 0)), empty)
+        return Moments(empty, empty, empty, empty, np.zeros((4, 3, 0)), np.zeros((4, 0)), empty, np.zeros((3, 0)))
     return Moments(**{f.name: np.stack([getattr(m, f.name) for m in moments], axis=-1) for f in fields(Moments)})
 
 
@@ -117,6 +121,12 @@ def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
 def token_equivalent_bytes(sizing: Sizing) -> float:
     """Bytes per GPU of one token-equivalent: a token of the layers that keep everything, else of the sliding ones."""
     return sizing.bytes_per_token if sizing.bytes_per_token > 0 else sizing.sliding_bytes_per_token
+
+
+def longest_request(sizing: Sizing) -> float:
+    """Token-equivalents that one request of ``max_model_len`` fills when its windows are full."""
+    windows = sizing.sliding_bytes_per_token * min(sizing.max_model_len, sizing.sliding_reserve_tokens)
+    return (sizing.bytes_per_token * sizing.max_model_len + windows) / token_equivalent_bytes(sizing)
 
 
 def pool_token_equivalents(sizing: Sizing) -> float:
@@ -153,7 +163,17 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
         prefill=prefill,
         decode=decode,
         decode_overlap=np.asarray(_decode_overlap(marks)),
+        prefill_overlap=_prefill_overlap(marks),
     )
+
+
+def _prefill_overlap(marks: Marks) -> FloatArray:
+    """See `Moments.prefill_overlap`; exact, because G is a step function of p."""
+    order = np.argsort(marks.prompt)
+    edges = np.concatenate([[0.0], marks.prompt[order]])
+    mass = (marks.weight * marks.start)[order]
+    above = np.cumsum(mass[::-1])[::-1]
+    return np.array([mass.sum() ** 2, np.sum(above**2 * np.diff(edges)), np.sum(above**2 * np.diff(edges**2))])
 
 
 def _decode_overlap(marks: Marks, points: int = 400) -> float:

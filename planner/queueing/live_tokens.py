@@ -51,8 +51,13 @@ def footprint_integral(moments: Moments, stay: Residence, power: int) -> FloatAr
 
 
 def squared_mean_integral(moments: Moments, stay: Residence) -> FloatArray:
-    """Integral over age of E[footprint at that age]^2, token-equivalents^2 x s: what bursts add to the variance."""
-    return np.asarray(stay.token_s * moments.decode_overlap + stay.s0 * moments.prefill[1, 0] ** 2)
+    """Integral over age of E[footprint at that age]^2, token-equivalents^2 x s: what bursts add to the variance.
+
+    The two phases are taken one after the other: decode of one request beside prefill of another is left out.
+    """
+    p = moments.prefill_overlap
+    prefill = stay.s0 * p[0] + stay.s1 * p[1] + stay.s2 * p[2]
+    return np.asarray(prefill + stay.token_s * moments.decode_overlap)
 
 
 def dispersion_scale_s(moments: Moments, stay: Residence) -> FloatArray:

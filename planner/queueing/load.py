@@ -26,7 +26,7 @@ from scipy.special import gammaincinv
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import Residence, batch_mean, dispersion_scale_s, screened_lower_bound, thinned_idc
 from planner.queueing.waiting import Prefill, PromptPoints, mean_wait_s, ttft_quantile_s
-from planner.speed.step import coverage, decode_step_s, mean_prefill_work_s
+from planner.speed.step import decode_step_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
 from planner.traffic.law import idc_at
 from planner.traffic.types import Burst, FloatArray, IntArray
@@ -37,7 +37,7 @@ class Constraint(StrEnum):
 
     TOKEN_POOL = "token pool"
     SEQUENCES = "concurrent sequences"
-    BUSY = "busy share"
+    WORK = "work share"
     TPOT = "TPOT target"
     TTFT = "TTFT target"
 
@@ -110,7 +110,7 @@ class Limits:
     """What a replica must satisfy at the planning rate."""
 
     overflow_probability: float
-    max_busy_share: float
+    max_work_share: float
     tpot_s: float = np.inf
     ttft_s: float = np.inf
     ttft_percentile: float = 0.95
@@ -125,7 +125,7 @@ class ReplicaLoad:
     token_s: FloatArray
     step_s: FloatArray
     live_requests: FloatArray
-    busy_share: FloatArray
+    work_share: FloatArray
     prefill_share: FloatArray
     stay: Residence
     time_in_system_s: FloatArray
@@ -143,7 +143,7 @@ def scaled(coefficients: StepCoefficients, factor: FloatArray | float) -> StepCo
 def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> ReplicaLoad:
     """The fixed point of each candidate when ``replicas`` share the demand equally.
 
-    Raises nothing: a candidate without a steady state gets infinite times and a busy share of 1.
+    Raises nothing: a candidate without a steady state gets infinite times and a work share of 1.
     """
     c, m = candidates.coefficients, candidates.moments.at(candidates.moment_index)
     rate = demand.rate_per_s / replicas
@@ -164,7 +164,6 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
         if done:
             break
     live = rate * m.mean_output * token_s
-    idle = c.dense_read_s + c.expert_read_s * coverage(live, c.expert_hit_share) + c.fixed_s
     settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
     stay = _residence(c, token_s, room)
     life_s = stay.mean_s(m)
@@ -174,11 +173,24 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
         token_s=np.where(settled, token_s, np.inf),
         step_s=stay.s0,
         live_requests=rate * life_s,
-        busy_share=np.where(settled, np.clip(1.0 - idle / token_s, 0.0, 1.0), 1.0),
+        work_share=np.where(settled, rate * work_s(c, m), 1.0),
         prefill_share=prefill_share,
         stay=stay,
         time_in_system_s=np.where(settled, life_s, np.inf),
     )
+
+
+def work_s(c: StepCoefficients, m: Moments) -> FloatArray:
+    """Time of a replica that one request takes for itself, s: what is left of a step when its fixed cost is shared out.
+
+    E[prefill work] + E[O] * (overhead of a sequence + the longer of reading the mean cache and computing a token). Its
+    inverse is the rate at which the replica saturates: with ever larger batches a step costs this much a sequence.
+    """
+    mean_held = m.read_tokens / np.maximum(m.mean_output, 1e-12)
+    window_held = np.minimum(mean_held, c.window_tokens)
+    read_s = c.kv_read_s_per_token * mean_held + c.sliding_read_s_per_token * window_held
+    token_s = c.sequence_s + c.allreduce_s_per_token + np.maximum(read_s, c.compute_s_per_token)
+    return np.asarray(mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2) + m.mean_output * token_s)
 
 
 def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Residence:
@@ -241,7 +253,7 @@ def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, li
     shares: dict[str, FloatArray] = {
         Constraint.TOKEN_POOL: tokens / candidates.pool_tokens,
         Constraint.SEQUENCES: live_request_quantile(load, limits.overflow_probability) / candidates.max_num_seqs,
-        Constraint.BUSY: load.busy_share / limits.max_busy_share,
+        Constraint.WORK: load.work_share / limits.max_work_share,
     }
     if np.isfinite(limits.tpot_s):
         shares[Constraint.TPOT] = load.token_s / limits.tpot_s
@@ -251,5 +263,5 @@ def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, li
     # Without a steady state nothing else means anything: the work itself does not fit.
     unsettled = ~np.isfinite(load.token_s)
     shares = {name: np.where(unsettled, 0.0, share) for name, share in shares.items()}
-    shares[Constraint.BUSY] = np.where(unsettled, np.inf, shares[Constraint.BUSY])
+    shares[Constraint.WORK] = np.where(unsettled, np.inf, shares[Constraint.WORK])
     return shares

@@ -56,7 +56,7 @@ def test_fixed_point_of_a_linear_step():
     """step = 10 ms + 0.1 ms (L + 1), L = 5 * 200 * w: w = 0.0101 / (1 − 0.1) in closed form."""
     load = settle(candidates_of(**LINEAR), demand_of(5.0), one(1))
     assert load.token_s[0] == pytest.approx(0.0101 / 0.9, rel=1e-6)
-    assert load.busy_share[0] == pytest.approx(1 - 0.01 / (0.0101 / 0.9), rel=1e-6)
+    assert load.work_share[0] == pytest.approx(5 * 200 * 1e-4, rel=1e-6)
 
 
 def test_prefill_stretches_every_stream():
@@ -68,10 +68,10 @@ def test_prefill_stretches_every_stream():
     assert loud.prefill_share[0] == pytest.approx(0.1)
 
 
-def test_no_steady_state_is_a_busy_replica():
+def test_no_steady_state_is_too_much_work():
     """50 requests/s would need 1.0 of marginal work: no fixed point."""
     shares = used_shares(candidates_of(**LINEAR), demand_of(50.0), one(1), Limits(0.01, 0.85))
-    assert shares[Constraint.BUSY][0] == np.inf
+    assert shares[Constraint.WORK][0] == np.inf
     assert not feasible(candidates_of(**LINEAR), demand_of(50.0), one(1), Limits(0.01, 0.85))[0]
 
 
@@ -93,7 +93,7 @@ def test_sequence_cap_counts_bursts():
     [
         (Constraint.TOKEN_POOL, {"num_blocks": 13_000}, Limits(0.01, 0.85)),
         (Constraint.SEQUENCES, {"max_num_seqs": 15}, Limits(0.01, 0.85)),
-        (Constraint.BUSY, {}, Limits(0.01, 0.15)),
+        (Constraint.WORK, {}, Limits(0.01, 0.15)),
         (Constraint.TPOT, {}, Limits(0.01, 0.85, tpot_s=0.0107)),
         (Constraint.TTFT, {}, Limits(0.01, 0.85, ttft_s=0.12)),
     ],
