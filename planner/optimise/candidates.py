@@ -139,7 +139,7 @@ def _config(
 
 
 def demand_of(workload: Workload, length: LengthChoice) -> Demand:
-    """The planning demand of the requests that a max_model_len accepts: never less than truly come, as the law is cut."""
+    """The planning demand of the requests that a max_model_len accepts; the cut law never holds too few of them."""
     accepted = workload.planning_rate_per_s * length.law.requests / workload.traffic.law.requests
     return Demand(accepted, dispersion_of(workload.traffic.burst), prompt_points(length.law))
 

@@ -25,7 +25,7 @@ from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import Residence, batch_mean, dispersion_scale_s, screened_lower_bound, thinned_idc
-from planner.queueing.waiting import Prefill, PromptPoints, mean_wait_s, ttft_quantile_s
+from planner.queueing.waiting import Prefill, PromptPoints, longest_wait, ttft_quantile_s
 from planner.speed.step import decode_step_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
 from planner.traffic.law import idc_at
@@ -45,6 +45,7 @@ class Constraint(StrEnum):
 ITERATIONS = 400
 TOLERANCE = 1e-7
 SATURATION = 0.995
+BURST_SCALES = 13
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,16 @@ class Dispersion:
         """IDC at time scales, s; the nearest measured one beyond the measured range."""
         return np.asarray(np.interp(np.log(np.maximum(scale_s, 1e-9)), self.log_scale, self.idc))
 
+    @property
+    def scales_s(self) -> FloatArray:
+        """Time scales at which bursts are looked at, ascending, s."""
+        return np.geomspace(np.exp(self.log_scale[0]), np.exp(self.log_scale[-1]), BURST_SCALES)
+
 
 def dispersion_of(burst: Burst) -> Dispersion:
     """The dispersion curve of a burst table, at least 1 everywhere."""
-    return Dispersion(np.log(burst.scale_s), np.array([idc_at(burst, float(scale)) for scale in burst.scale_s]))
+    ascending = np.sort(burst.scale_s)
+    return Dispersion(np.log(ascending), np.array([idc_at(burst, float(scale)) for scale in ascending]))
 
 
 @dataclass(frozen=True)
@@ -228,12 +235,11 @@ def prefill_of(candidates: Candidates, load: ReplicaLoad) -> Prefill:
 def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile: float) -> FloatArray:
     """TTFT quantile at the settled load, before the band's edge, s."""
     prefill = prefill_of(candidates, load)
-    empty_batch = np.ones_like(load.rate_per_s)
-    wait = mean_wait_s(load.rate_per_s, empty_batch, demand.prompts, prefill)
-    scale_s = np.where(np.isfinite(wait), np.maximum(wait, 1.0), 1.0)
     replicas = demand.rate_per_s / load.rate_per_s
-    batch = batch_mean(thinned_idc(demand.dispersion.at(scale_s), replicas))
-    return ttft_quantile_s(load.rate_per_s, batch, demand.prompts, prefill, percentile)
+    scales = demand.dispersion.scales_s
+    batch = batch_mean(thinned_idc(demand.dispersion.at(scales)[:, None], replicas[None, :]))
+    wait = longest_wait(load.rate_per_s, batch, scales, demand.prompts, prefill, percentile)
+    return ttft_quantile_s(wait, demand.prompts, prefill, percentile)
 
 
 def screened_live_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float) -> FloatArray:

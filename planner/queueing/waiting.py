@@ -9,6 +9,13 @@ members of its own batch that go first, (b − 1) of them on average by size bia
 
 (b = 1 is the Pollaczek-Khinchine formula). The tail is taken as exponential above an atom at 0:
 P(W > x) = p * exp(−p x / E[W]) with p = 1 − (1 − rho) / b; exact for M/M/1, an approximation otherwise.
+
+Bursts have no single scale: real counts are the more dispersed the longer one looks. At each time scale s that the log
+resolves, b = (IDC(s) + 1) / 2, but such a batch comes spread over about s seconds, in which the server works off
+(1 − rho) s; `DRAIN` of that is taken off the wait, and the scale with the longest wait counts. `DRAIN` is fitted: on 84
+superpositions of public traces (8 to 120 copies over 2 to 20 replicas, rho 0.4 to 0.85) the predicted 95th percentile
+is 0.88 to 5.9 times the simulated one, 0.94 at the 5 % quantile, 1.30 in the median; it is far too high only where
+waits are short (rho 0.4). tests/queueing repeats a part of it.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ import numpy as np
 
 from planner.traffic.types import FloatArray, LengthLaw
 
+DRAIN = 0.12
 PROMPT_POINTS = 40
 BISECTIONS = 45
 
@@ -67,6 +75,20 @@ class Prefill:
         return self.occupied_s(prompt) + self.step_s[:, None]
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Wait for other prompts: P(W > x) = reached * exp(−(x + drained) / mean), with infinite means where unstable."""
+
+    reached: FloatArray
+    mean_s: FloatArray
+    """Mean of the exponential above the atom, s."""
+    drained_s: FloatArray
+
+    def quantile_s(self, share: float) -> FloatArray:
+        """Wait that a share of requests does not exceed, s."""
+        return np.maximum(self.mean_s * np.log(np.maximum(self.reached / (1.0 - share), 1e-300)) - self.drained_s, 0.0)
+
+
 def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints, prefill: Prefill) -> FloatArray:
     """E[W] of the batch-arrival queue, s; infinite where the queue is not stable."""
     occupied = prefill.occupied_s(points.mean)
@@ -76,26 +98,51 @@ def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints,
     return np.where(rho < 1.0, numerator / np.maximum(1.0 - rho, 1e-9), np.inf)
 
 
-def ttft_quantile_s(
-    rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints, prefill: Prefill, percentile: float
-) -> FloatArray:
+def longest_wait(
+    rate_per_s: FloatArray, batch: FloatArray, scale_s: FloatArray, points: PromptPoints, prefill: Prefill, share: float
+) -> Wait:
+    """The wait at the time scale of bursts that gives the longest quantile.
+
+    Parameters
+    ----------
+    batch
+        Mean batch by scale, shape (scales, candidates).
+    scale_s
+        Time scales, ascending, s; nothing drains within the shortest.
+    share
+        Percentile at which scales are compared.
+    """
+    rho = np.clip(rate_per_s * (prefill.occupied_s(points.mean) @ points.weight), 0.0, 1.0)
+    found: Wait | None = None
+    for size, scale in zip(batch, scale_s, strict=True):
+        reached = np.clip(1.0 - (1.0 - rho) / size, 1e-12, 1.0)
+        mean = np.maximum(mean_wait_s(rate_per_s, size, points, prefill), 1e-12) / reached
+        wait = Wait(reached, mean, DRAIN * (1.0 - rho) * (scale - scale_s[0]))
+        if found is None:
+            found = wait
+            continue
+        longer = wait.quantile_s(share) > found.quantile_s(share)
+        found = Wait(
+            *(np.where(longer, getattr(wait, f), getattr(found, f)) for f in ("reached", "mean_s", "drained_s"))
+        )
+    if found is None:
+        raise ValueError("a wait needs at least one time scale")
+    return found
+
+
+def ttft_quantile_s(wait: Wait, points: PromptPoints, prefill: Prefill, percentile: float) -> FloatArray:
     """TTFT that a share ``percentile`` of requests does not exceed, s; infinite where the queue is not stable.
 
     TTFT = floor + wait + one running step + residence of the own prompt, with the wait independent of the own length.
     """
-    wait = mean_wait_s(rate_per_s, batch, points, prefill)
-    stable = np.isfinite(wait)
-    mean_wait = np.where(stable, np.maximum(wait, 1e-12), 1.0)
-    rho = np.clip(rate_per_s * (prefill.occupied_s(points.mean) @ points.weight), 0.0, 1.0)
-    waits = np.clip(1.0 - (1.0 - rho) / batch, 1e-12, 1.0)
+    stable = np.isfinite(wait.mean_s)
+    mean = np.where(stable, wait.mean_s, 1.0)[:, None]
     own = prefill.resident_s(points.longest) + (prefill.floor_s + prefill.step_s)[:, None]
-    low, high = own.min(axis=1), own.max(axis=1) + 40.0 * mean_wait / waits
+    low, high = own.min(axis=1), own.max(axis=1) + 40.0 * mean[:, 0]
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        spare = np.maximum(middle[:, None] - own, 0.0)
-        late = np.where(
-            middle[:, None] < own, 1.0, waits[:, None] * np.exp(-waits[:, None] * spare / mean_wait[:, None])
-        )
+        spare = np.maximum(middle[:, None] - own, 0.0) + wait.drained_s[:, None]
+        late = np.where(middle[:, None] < own, 1.0, wait.reached[:, None] * np.exp(-spare / mean))
         exceeds = late @ points.weight > 1.0 - percentile
         low, high = np.where(exceeds, middle, low), np.where(exceeds, high, middle)
     return np.where(stable, high, np.inf)
