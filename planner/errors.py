@@ -6,7 +6,7 @@ Bad input is collected, not raised at the first problem: the user sees everythin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -88,12 +88,16 @@ class Problems:
         """Note one problem and go on."""
         self.found.append(Problem(where, message, fix, row, field))
 
-    def attempt(self, step: Callable[[], T]) -> T | None:
-        """The step's result, or ``None`` with its problems noted when it raises `InputError`."""
+    def attempt(self, step: Callable[[], T], place: str = "") -> T | None:
+        """The step's result, or ``None`` with its problems noted when it raises `InputError`.
+
+        ``place`` is where the user asked for the step, put before each problem.
+        """
         try:
             return step()
         except InputError as error:
-            self.found.extend(error.problems)
+            prefix = f"{place}: " if place else ""
+            self.found.extend(replace(problem, where=prefix + problem.where) for problem in error.problems)
             return None
 
     def raise_if_any(self) -> None:

@@ -6,27 +6,26 @@ request -> catalog, traffic -> memory, speed -> queueing -> optimise -> `FleetPl
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from planner import __version__
 from planner.assemble import Context, assemble
 from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
-from planner.errors import Problems
-from planner.optimise.candidates import candidate_needs
+from planner.errors import Problems, SolverError
+from planner.optimise.candidates import DEFAULT_DEGREES, candidate_needs
 from planner.optimise.exact import Fleet
 from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
-from planner.optimise.offers import AllowedOffers, allowed_offers, undominated
-from planner.optimise.types import Need, ProgramData, SolverSettings, Workload
-from planner.plan import Assumption, FleetPlan, InputFile
+from planner.optimise.offers import allowed_offers, undominated
+from planner.optimise.types import Column, Decision, Need, ProgramData, SolverSettings, Workload
+from planner.plan import FleetPlan, RunnerUp
+from planner.provenance import assumptions_of, caveats, input_files, run_id
 from planner.request import ModelRequest, PlanRequest, read_request
 from planner.speed.facts import SpeedFacts, load_speed_facts
-from planner.traffic.law import sampling_warning
 from planner.traffic.source import load_traffic
 
 Progress = Callable[[str], None]
@@ -60,11 +59,15 @@ def plan_quarter(
     request = read_request(request_path)
     progress("reading traffic")
     problems = Problems()
-    problems.attempt(lambda: catalog.engine(request.engine.name, request.engine.version))
+    facts = problems.attempt(lambda: catalog.engine(request.engine.name, request.engine.version))
+    if request.quarter.end <= created_at.date():
+        problems.add(str(request_path), "the horizon is already over", "Move start and end", field="quarter.end")
+    _check_degrees(request, problems, str(request_path))
     offers = problems.attempt(lambda: allowed_offers(catalog.offers, request, created_at.date(), str(request_path)))
     workloads = problems.attempt(lambda: read_workloads(request, request_path, catalog))
     problems.raise_if_any()
     assert offers is not None
+    assert facts is not None
     assert workloads is not None
     fleet = fleet_of(request, workloads, offers.usable, catalog, progress)
     settings = SolverSettings(**request.solver.model_dump())
@@ -72,22 +75,30 @@ def plan_quarter(
     decision = fleet.solve(settings)
     if decision is None:
         raise_short(fleet, settings)
-    runners_up = {}
-    for column in decision.columns:
-        progress(f"runner-up of {column.model}")
-        runners_up[column.model] = runner_up(fleet, decision, column, settings)
+    runners_up = {column.model: _runner_up(fleet, decision, column, settings, progress) for column in decision.columns}
     context = Context(
         request=request,
         workloads={w.name: w for w in workloads},
         data=fleet.data(),
         settings=settings,
-        inputs=(inputs := _inputs(request_path, catalog, workloads)),
-        assumptions=_assumptions(request, workloads, catalog, created_at.date()),
-        warnings=_warnings(workloads, offers, request),
-        run_id=_run_id(inputs),
+        inputs=(inputs := input_files(request, request_path, catalog, workloads)),
+        assumptions=assumptions_of(request, workloads, catalog),
+        warnings=caveats(request, workloads, offers, fleet.data(), decision, facts, created_at.date()),
+        run_id=run_id(inputs),
         created_at=created_at,
     )
     return assemble(context, decision, runners_up)
+
+
+def _runner_up(
+    fleet: Fleet, decision: Decision, column: Column, settings: SolverSettings, progress: Progress
+) -> RunnerUp | None:
+    """The runner-up; a solve that ends without an answer must not lose the plan that is already proven."""
+    progress(f"runner-up of {column.model}")
+    try:
+        return runner_up(fleet, decision, column, settings)
+    except SolverError:
+        return None
 
 
 def fleet_of(
@@ -137,8 +148,8 @@ def _workload(
     model: ModelRequest, request: PlanRequest, folder: Path, catalog: Catalog, problems: Problems
 ) -> Workload | None:
     for name in model.gpus:
-        problems.attempt(lambda name=name: catalog.gpu(name))  # type: ignore[misc]
-    shape = problems.attempt(lambda: catalog.model_shape(model.weights, folder))
+        problems.attempt(lambda name=name: catalog.gpu(name), f"model '{model.name}', gpus")  # type: ignore[misc]
+    shape = problems.attempt(lambda: catalog.model_shape(model.weights, folder), f"model '{model.name}', weights")
     if shape is not None:
         _check_tp(model, shape, problems)
     source = model.traffic
@@ -149,7 +160,8 @@ def _workload(
             model=source.model,
             options=source.options,
             name=model.name,
-        )
+        ),
+        f"model '{model.name}', traffic",
     )
     if shape is None or traffic is None:
         return None
@@ -172,6 +184,19 @@ def _check_tp(model: ModelRequest, shape: ModelShape, problems: Problems) -> Non
                 f"model '{model.name}'",
                 f"tp {tp} does not divide the {shape.attention_heads} attention heads of {shape.id}",
                 "Remove it from tp_degrees",
+                field="tp_degrees",
+            )
+
+
+def _check_degrees(request: PlanRequest, problems: Problems, where: str) -> None:
+    """Degrees must divide each other: only then is counting GPUs the same as packing replicas into instances."""
+    degrees = sorted({tp for model in request.model for tp in model.tp_degrees or DEFAULT_DEGREES})
+    for small, large in itertools.pairwise(degrees):
+        if large % small:
+            problems.add(
+                where,
+                f"tp degrees {small} and {large} do not divide each other, so replicas cannot be packed exactly",
+                "Use degrees such as 1, 2, 4, 8 over all models",
                 field="tp_degrees",
             )
 
@@ -200,80 +225,3 @@ def _needs(
 
 def _spare(model: ModelRequest, request: PlanRequest) -> int:
     return request.policy.spare_replicas if model.spare_replicas is None else model.spare_replicas
-
-
-def _inputs(request_path: Path, catalog: Catalog, workloads: Sequence[Workload]) -> tuple[InputFile, ...]:
-    files = [InputFile(role="request", path=request_path.name, sha256=_sha256(request_path))]
-    files += [
-        InputFile(role=f"traffic of {w.name}", path=w.request.traffic.path, sha256=w.traffic.sha256) for w in workloads
-    ]
-    files += [
-        InputFile(role="catalogue", path=str(path.relative_to(catalog.root)), sha256=_sha256(path))
-        for path in catalog.files()
-    ]
-    return tuple(files)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _run_id(inputs: Sequence[InputFile]) -> str:
-    lines = [__version__, *(f"{f.role} {f.path} {f.sha256}" for f in inputs)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-
-
-def _warnings(workloads: Sequence[Workload], offers: AllowedOffers, request: PlanRequest) -> tuple[str, ...]:
-    """What a signer must know about the samples and the prices."""
-    tails = (sampling_warning(w.traffic, w.request.tail_budget) for w in workloads)
-    lines = [f"{w.name}: {text}" for w, text in zip(workloads, tails, strict=True) if text]
-    if offers.stale:
-        age = request.policy.max_price_age_days
-        lines.append(f"{len(offers.stale)} offers left out: priced more than {age} days ago")
-    return tuple(lines)
-
-
-def _assumptions(
-    request: PlanRequest, workloads: Sequence[Workload], catalog: Catalog, today: dt.date
-) -> tuple[Assumption, ...]:
-    """Inputs that somebody must own, for the Inputs sheet."""
-    owner, where = request.quarter.owner, "request"
-    facts = catalog.engine(request.engine.name, request.engine.version)
-
-    def row(
-        key: str, text: str, value: float | str, unit: str, source: str, who: str = owner, note: str = ""
-    ) -> Assumption:
-        return Assumption(
-            id=key, assumption=text, value=value, unit=unit, source=source, source_date=today, owner=who, note=note
-        )
-
-    policy = request.policy
-    rows = [
-        row("horizon_hours", "Hours in the horizon", request.quarter.hours, "h", where),
-        row(
-            "overflow",
-            "Largest probability that live tokens exceed a pool",
-            policy.overflow_probability,
-            "share",
-            where,
-        ),
-        row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share", where),
-        row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days", where),
-        row("speed_edge", "Edge of the speed band that constraints see", policy.speed_edge, "", where),
-        row("engine", "Engine", f"{facts.name} {facts.version}", "", "engine facts of the catalogue"),
-    ]
-    for w in workloads:
-        t = w.request.traffic
-        source, who = t.source or where, w.request.owner or owner
-        rows += [
-            row(f"rate_{w.name}", f"{w.name}: mean arrivals", t.rate_per_s, "requests/s", source, who),
-            row(f"peak_{w.name}", f"{w.name}: planning rate over mean rate", t.peak_factor, "ratio", source, who),
-            row(f"growth_{w.name}", f"{w.name}: growth until the horizon", t.growth, "ratio", source, who),
-            row(
-                f"lengths_{w.name}", f"{w.name}: length law", f"{w.traffic.law.requests:,} requests", "",
-                w.traffic.source, who,
-                f"mean prompt {w.traffic.law.mean_prompt:,.0f}, mean output {w.traffic.law.mean_output:,.0f} tokens",
-            ),
-            row(f"tail_{w.name}", f"{w.name}: tail budget", w.request.tail_budget, "share of requests", where, who),
-        ]  # fmt: skip
-    return tuple(rows)

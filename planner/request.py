@@ -14,6 +14,8 @@ from planner.catalog.offer import PriceKind, Term
 from planner.errors import InputError, Problem
 from planner.memory.types import KvDtype, WeightDtype
 
+MAX_HORIZON_DAYS = 1830
+
 
 class Strict(BaseModel):
     """Immutable, and a key that is not known is an error."""
@@ -37,6 +39,8 @@ class Quarter(Strict):
     def _end_after_start(self) -> Quarter:
         if self.end <= self.start:
             raise ValueError("end must be later than start (end is exclusive)")
+        if (self.end - self.start).days > MAX_HORIZON_DAYS:
+            raise ValueError(f"the horizon must not be longer than {MAX_HORIZON_DAYS} days")
         return self
 
     @property
@@ -56,7 +60,7 @@ class Policy(Strict):
     """Which edge of the speed band the constraints see: ``upper`` is the slow one."""
     max_price_age_days: int = Field(default=400, gt=0)
     """An offer priced longer ago than this on the day of planning is left out, and the plan says so."""
-    spare_replicas: int = Field(default=0, ge=0)
+    spare_replicas: int = Field(default=0, ge=0, le=1000)
     """Replicas beyond the need, for each pool, unless the model says otherwise."""
 
 
@@ -100,7 +104,7 @@ class Quota(Strict):
     region: str = ""
     gpu: str = ""
     offer: str = ""
-    max_gpus: int = Field(ge=0)
+    max_gpus: int = Field(ge=0, le=10**9)
 
 
 class TrafficSource(Strict):
@@ -115,11 +119,11 @@ class TrafficSource(Strict):
     format: str = "auto"
     model: str = ""
     """Model name inside the log, when it holds several."""
-    rate_per_s: float = Field(gt=0)
+    rate_per_s: float = Field(gt=0, le=1e6)
     """Mean arrivals per second over the horizon: the volume that is served and paid for."""
-    peak_factor: float = Field(default=1.0, ge=1)
+    peak_factor: float = Field(default=1.0, ge=1, le=100)
     """Planning rate over mean rate: the busy hours that the fleet must hold."""
-    growth: float = Field(default=1.0, gt=0)
+    growth: float = Field(default=1.0, gt=0, le=100)
     """Factor on both rates for growth until the horizon."""
     options: dict[str, str | int | float] = Field(default_factory=dict)
     """Options of the reader, such as a column mapping or the seed of a generated sample."""
@@ -156,7 +160,7 @@ class ModelRequest(Strict):
     """Tensor-parallel degrees to try; by default those of 1, 2, 4, 8 that divide the attention heads."""
     max_num_seqs: tuple[int, ...] = (64, 256, 1024)
     """Operating points to try: caps on concurrent sequences."""
-    spare_replicas: int | None = Field(default=None, ge=0)
+    spare_replicas: int | None = Field(default=None, ge=0, le=1000)
     gpus: tuple[str, ...] = ()
     """GPU types allowed for this model; empty means all."""
 
@@ -204,45 +208,69 @@ def read_request(path: Path) -> PlanRequest:
         If the file cannot be read or any key is unknown, missing or out of range; lists every problem.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        raw = tomllib.loads(text)
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(Problem(str(path), "no such file", "Give the path of a request file (TOML)")) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(Problem(str(path), f"cannot be read: {error}")) from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(Problem(str(path), f"is not valid TOML: {error}")) from None
     try:
         return PlanRequest.model_validate(raw)
     except ValidationError as error:
-        raise InputError([_problem(path, raw, item) for item in error.errors()]) from None
+        found = [_problem(path, raw, item) for item in error.errors() if not _follows_from_another(item)]
+        raise InputError(found) from None
+
+
+def _follows_from_another(item: Any) -> bool:
+    """Pydantic also calls a list too short when its entries were refused for other reasons."""
+    return item["type"] == "too_short" and bool(item["input"])
 
 
 def _problem(path: Path, raw: dict[str, Any], item: Any) -> Problem:
-    """One pydantic error in the user's words, with a suggestion for a mistyped key."""
-    location = [str(part) for part in item["loc"]]
-    name = ".".join(location)
+    """One pydantic error in the user's words, with a suggestion for a mistyped or misplaced key."""
+    row, location = _named_entry(raw, item["loc"])
+    field = ".".join(str(part) for part in location)
     if item["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(location[-1], _known_keys(item["loc"]), n=1)
-        fix = f"Did you mean '{close[0]}'?" if close else "Remove it"
-        return Problem(str(path), "is not a known key", fix, field=name)
+        return Problem(str(path), "is not a known key", _where_it_belongs(item["loc"]), row=row, field=field)
     if item["type"] == "missing":
-        return Problem(str(path), "is missing", "Add it", field=name)
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return Problem(str(path), f"{message[0].lower()}{message[1:]} (got {item['input']!r:.80})", field=name)
+        return Problem(str(path), "is missing", "Add it", row=row, field=field)
+    if item["type"] == "tuple_type" and location in (["model"], ["quota"]):
+        fix = f"Write [[{field}]] above each one"
+        return Problem(str(path), "must be a list of tables", fix, row=row, field=field)
+    message = str(item["msg"]).removeprefix("Value error, ").replace("Tuple", "A list").replace(" after validation", "")
+    shown = "" if isinstance(item["input"], dict | list | tuple) else f" (got {item['input']!r:.80})"
+    return Problem(str(path), f"{message[0].lower()}{message[1:]}{shown}", row=row, field=field)
 
 
-def _known_keys(location: tuple[str | int, ...]) -> list[str]:
-    """Field names at the place of an error, by walking the request's types."""
-    fields: type[BaseModel] = PlanRequest
-    for part in location[:-1]:
-        if isinstance(part, int):
-            continue
-        info = fields.model_fields.get(part)
-        inner = info.annotation if info else None
-        arguments = [inner, *getattr(inner, "__args__", ())]
-        nested = [a for a in arguments if isinstance(a, type) and issubclass(a, BaseModel)]
-        if not nested:
-            return []
-        fields = nested[0]
-    return list(fields.model_fields)
+def _named_entry(raw: dict[str, Any], location: tuple[str | int, ...]) -> tuple[str, list[str | int]]:
+    """A place such as ``model.0.traffic.path`` as the entry's own name and the rest."""
+    if len(location) < 2 or not isinstance(location[1], int):
+        return "", list(location)
+    kind, index = str(location[0]), location[1]
+    name = raw[kind][index].get("name") if isinstance(raw[kind][index], dict) else None
+    return f"{kind} '{name}'" if name else f"{kind} number {index + 1}", list(location[2:])
+
+
+def _where_it_belongs(location: tuple[str | int, ...]) -> str:
+    """The nearest spelling among the keys of this place, or the place that has this key."""
+    name, places = str(location[-1]), _known_keys()
+    here = ".".join(str(part) for part in location[:-1] if not isinstance(part, int))
+    close = difflib.get_close_matches(name, places.get(here, ()), n=1)
+    if close:
+        return f"Did you mean '{close[0]}'?"
+    elsewhere = [place for place, keys in places.items() if name in keys]
+    if elsewhere:
+        return f"It belongs {'in [' + elsewhere[0] + ']' if elsewhere[0] else 'at the top of the file'}"
+    return "Remove it"
+
+
+def _known_keys(model: type[BaseModel] | None = None, place: str = "") -> dict[str, tuple[str, ...]]:
+    """Keys of every table of a request, by the table's place."""
+    model = model or PlanRequest
+    found = {place: tuple(model.model_fields)}
+    for name, info in model.model_fields.items():
+        for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                found |= _known_keys(kind, f"{place}.{name}".lstrip("."))
+    return found

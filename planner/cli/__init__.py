@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 
 import typer
@@ -10,9 +13,12 @@ from planner import __version__
 from planner.cli import catalog, ingest, plan, size
 from planner.errors import InputError, PlannerError
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Plan the GPU fleet for self-hosted LLMs at the least cost per served token.",
 )
@@ -35,11 +41,35 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors become one message and an exit code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except PlannerError as error:
-        heading = "input cannot be used" if isinstance(error, InputError) else type(error).__name__
-        count = len(error.problems) if isinstance(error, InputError) else 1
-        print(f"planner: {heading} ({count} problem{'s' if count != 1 else ''})", file=sys.stderr)
-        print(error, file=sys.stderr)
+        _report(error)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        _silence_stdout()
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        _silence_stdout()
+        print(f"planner: cannot read or write: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _report(error: PlannerError) -> None:
+    if isinstance(error, InputError):
+        count = len(error.problems)
+        heading = f"input cannot be used ({count} problem{'s' if count != 1 else ''})"
+    else:
+        heading = {3: "infeasible", 4: "the solver failed"}.get(error.exit_code, "failed")
+    print(f"planner: {heading}\n{error}", file=sys.stderr)
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from complaining at exit about a pipe or disk that is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -31,6 +31,7 @@ from planner.speed.types import Band
 from planner.traffic.law import length_at_tail, refused_shares, truncate
 from planner.units import ms_to_s
 
+DEFAULT_DEGREES = (1, 2, 4, 8)
 EDGES = ("lower", "middle", "upper")
 """Edges of the speed band: fast, middle, slow."""
 LENGTH_STEP = 256
@@ -116,7 +117,7 @@ def _deployments(
 
 def dividing_degrees(shape: ModelShape) -> tuple[int, ...]:
     """Tensor-parallel degrees that are tried when the request names none."""
-    return tuple(tp for tp in (1, 2, 4, 8) if shape.attention_heads % tp == 0)
+    return tuple(tp for tp in DEFAULT_DEGREES if shape.attention_heads % tp == 0)
 
 
 def _config(

@@ -18,8 +18,8 @@ from planner.optimise.solve import solve_ratio
 from planner.optimise.types import Column, Config, Decision, Need, ProgramData, SolverSettings, Workload
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import LiveTokens, Residence, live_tokens
-from planner.queueing.load import Candidates, Demand, ReplicaLoad, settle
-from planner.queueing.replicas import feasible
+from planner.queueing.load import Candidates, Demand, PoolCheck, ReplicaLoad, settle
+from planner.queueing.replicas import feasible, least_replicas
 
 MAX_ROUNDS = 400
 CAPACITY_STEP = 0.01
@@ -52,7 +52,7 @@ def holds_exactly(need: Need, replicas: int, edge: str) -> bool:
     """Whether a number of replicas holds every constraint, the token pool by its exact quantile."""
     candidates: Candidates = stacked([need.config], edge)
     count = np.array([float(replicas)])
-    if not feasible(candidates, need.demand, count, need.limits, token_pool=False)[0]:
+    if not feasible(candidates, need.demand, count, need.limits, PoolCheck.NONE)[0]:
         return False
     state = replica_state(need.config, need.demand, replicas, edge)
     overflow = need.limits.overflow_probability
@@ -60,23 +60,19 @@ def holds_exactly(need: Need, replicas: int, edge: str) -> bool:
 
 
 def exact_need(need: Need, edge: str) -> Need:
-    """Least replicas by the exact quantile, starting from the screened bound."""
-    low, high = 0, need.replicas
-    if high > 1 and holds_exactly(need, high - 1, edge):
-        # The screen was no lower bound here; the proof does not rely on it for this need any more.
-        high -= 1
-        while high > 1 and holds_exactly(need, high - 1, edge):
-            high -= 1
-        return replace(need, replicas=high, exact=True)
-    low, step = high - 1, 1
+    """Least replicas by the exact quantile: at least the bound, looked for around the gamma's guess."""
+    candidates = stacked([need.config], edge)
+    guess = int(least_replicas(candidates, need.demand, need.limits, PoolCheck.GUESS)[0])
+    low, high, step = need.replicas - 1, max(guess, need.replicas), 1
     while not holds_exactly(need, high, edge):
         low, high, step = high, high + step, step * 2
+    step = 1
     while high - low > 1:
-        middle = (low + high) // 2
-        if holds_exactly(need, middle, edge):
-            high = middle
+        probe = max(high - step, low + 1)
+        if holds_exactly(need, probe, edge):
+            high, step = probe, step * 2
         else:
-            low = middle
+            low, step = probe, max((high - probe) // 2, 1)
     return replace(need, replicas=high, exact=True)
 
 

@@ -72,8 +72,9 @@ def raise_no_candidate(model: str, rejections: Sequence[Rejection], offered: Seq
         Always.
     """
     counts = Counter(r.reason for r in rejections)
-    lines = [f"{reason}: {count} configurations" for reason, count in counts.most_common()]
-    misses = sorted((r for r in rejections if np.isfinite(r.excess)), key=lambda r: (r.excess, r.detail))
+    lines = [f"{reason}: {_plural(count, 'configuration')}" for reason, count in counts.most_common()]
+    ranked = sorted((r for r in rejections if np.isfinite(r.excess)), key=lambda r: (r.excess, r.detail))
+    misses = list({(r.reason, r.gpu, r.tp): r for r in reversed(ranked)}.values())[::-1]
     lines += [f"nearest miss ({r.reason}): {r.detail}" for r in misses[:MISS_LINES]]
     if not misses:
         examples = {(r.reason, r.gpu): r for r in rejections}
@@ -97,7 +98,11 @@ def raise_short(fleet: Fleet, settings: SolverSettings) -> NoReturn:
             lines.append(f"budget: short by {excess:,.2f} USD (limit {data.budget_usd:,.2f} USD)")
         else:
             quota = next(q for q in data.quotas if q.name == name)
-            lines.append(f"quota '{name}': short by {excess:.0f} GPUs (limit {quota.max_gpus})")
+            lines.append(f"quota '{name}': short by {_plural(round(excess), 'GPU')} (limit {quota.max_gpus})")
     without = [m for m in data.models if not any(c.model == m for c in data.columns)]
     lines += [f"model '{m}': no offer holds a whole replica (instances are too small for its tp)" for m in without]
     raise InfeasibleError("No fleet satisfies the request; the least relaxation that would", lines)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

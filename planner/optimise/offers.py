@@ -15,7 +15,7 @@ from planner.request import OfferChoice, PlanRequest, Quota
 
 @dataclass(frozen=True)
 class AllowedOffers:
-    """Offers that a plan may use, and those left out because their price is too old."""
+    """Offers that a plan may use, and those left out because their price is too old, or later than the plan."""
 
     usable: tuple[Offer, ...]
     stale: tuple[Offer, ...]
@@ -36,9 +36,10 @@ def allowed_offers(offers: Sequence[Offer], request: PlanRequest, today: dt.date
         key=lambda o: o.id,
     )
     oldest = today - dt.timedelta(days=request.policy.max_price_age_days)
-    usable, stale = [o for o in whole if o.as_of >= oldest], [o for o in whole if o.as_of < oldest]
+    usable = [o for o in whole if oldest <= o.as_of <= today]
+    stale = [o for o in whole if not oldest <= o.as_of <= today]
     if not usable and not problems.found:
-        found = f"{len(stale)} are priced before {oldest}" if stale else "none matches"
+        found = f"{len(stale)} are priced before {oldest} or after {today}" if stale else "none matches"
         problems.add(where, f"no offer can be used: {found}", "Widen providers, regions, gpus or terms", field="offers")
     problems.raise_if_any()
     return AllowedOffers(tuple(usable), tuple(stale))

@@ -24,7 +24,14 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Moments
-from planner.queueing.live_tokens import Residence, batch_mean, dispersion_scale_s, screened_lower_bound, thinned_idc
+from planner.queueing.live_tokens import (
+    Residence,
+    batch_mean,
+    dispersion_scale_s,
+    quantile_lower_bound,
+    screened_quantile,
+    thinned_idc,
+)
 from planner.queueing.waiting import Prefill, PromptPoints, longest_wait, ttft_quantile_s
 from planner.speed.step import decode_step_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
@@ -242,20 +249,39 @@ def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile
     return ttft_quantile_s(wait, demand.prompts, prefill, percentile)
 
 
-def screened_live_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float) -> FloatArray:
-    """A lower bound on the live-token quantile of each candidate by the gamma screen, token-equivalents."""
+class PoolCheck(StrEnum):
+    """How the token pool of many candidates is judged at once."""
+
+    BOUND = "bound"
+    """By a figure that the quantile cannot fall below: what it rejects is infeasible."""
+    GUESS = "guess"
+    """By the three-moment gamma: close, in both directions."""
+    NONE = "none"
+    """Not at all, for callers that check it exactly."""
+
+
+def judged_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float, check: PoolCheck) -> FloatArray:
+    """Live tokens that each candidate's pool is judged by, token-equivalents."""
+    if check is PoolCheck.NONE:
+        return np.zeros_like(load.rate_per_s)
+    figure = quantile_lower_bound if check is PoolCheck.BOUND else screened_quantile
     moments = candidates.moments.at(candidates.moment_index)
-    return screened_lower_bound(load.rate_per_s, load.idc, moments, load.stay, overflow)
+    return np.asarray(figure(load.rate_per_s, load.idc, moments, load.stay, overflow))
 
 
-def used_shares(candidates: Candidates, demand: Demand, replicas: FloatArray, limits: Limits) -> dict[str, FloatArray]:
+def used_shares(
+    candidates: Candidates,
+    demand: Demand,
+    replicas: FloatArray,
+    limits: Limits,
+    check: PoolCheck = PoolCheck.BOUND,
+) -> dict[str, FloatArray]:
     """Planned over limit for every constraint of a replica; a candidate is feasible when none exceeds 1.
 
-    The token pool is judged by the screen's lower bound: what it rejects is infeasible, what it accepts must be
-    checked exactly before a plan may rely on it.
+    What the token pool accepts here must be checked exactly before a plan may rely on it.
     """
     load = settle(candidates, demand, replicas)
-    tokens = screened_live_tokens(candidates, load, limits.overflow_probability)
+    tokens = judged_tokens(candidates, load, limits.overflow_probability, check)
     shares: dict[str, FloatArray] = {
         Constraint.TOKEN_POOL: tokens / candidates.pool_tokens,
         Constraint.SEQUENCES: live_request_quantile(load, limits.overflow_probability) / candidates.max_num_seqs,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import math
 
 from planner.errors import PlannerError
 from planner.plan import FleetPlan, Margin, Pool, Purchase, QuotaUse
 
 USD_UNIT = "usd"
+CLAIM = (
+    "among the offers, dtypes, lengths and one pool per model that the request allows, "
+    "no fleet serves these tokens for less"
+)
+"""What the bound proves, and no more."""
 
 
 def created_utc(plan: FleetPlan) -> dt.datetime:
@@ -82,8 +89,49 @@ def pool_usd(plan: FleetPlan, pool: Pool) -> float:
     return usd * pool.gpus / sum(other.gpus for other in plan.pools if other.offer_id == pool.offer_id)
 
 
+def pools_by_cost(plan: FleetPlan) -> tuple[int, ...]:
+    """Positions of the pools, dearest model first and its dearest pool first."""
+    cost = [pool_usd(plan, pool) for pool in plan.pools]
+    of_model = {m: sum(c for c, p in zip(cost, plan.pools, strict=True) if p.model == m) for m in models(plan)}
+    return tuple(sorted(range(len(cost)), key=lambda i: (-of_model[plan.pools[i].model], -cost[i])))
+
+
+def models_by_cost(plan: FleetPlan) -> tuple[str, ...]:
+    """Models, dearest first."""
+    return tuple(dict.fromkeys(plan.pools[i].model for i in pools_by_cost(plan)))
+
+
+def gpu_types_by_cost(plan: FleetPlan) -> tuple[str, ...]:
+    """GPU types bought, dearest first."""
+    cost = {gpu: sum(p.usd for p in plan.purchases if p.gpu == gpu) for gpu in gpu_types(plan)}
+    return tuple(sorted(cost, key=lambda gpu: -cost[gpu]))
+
+
 def runner_up(pool: Pool) -> str:
-    """The next best configuration and what it would cost more."""
+    """The next best configuration."""
+    return pool.runner_up.description if pool.runner_up else "none found"
+
+
+def reason(pool: Pool) -> str:
+    """Why, without the clause on the runner-up: its configuration and extra cost have columns of their own."""
     if pool.runner_up is None:
-        return "none found"
-    return f"{pool.runner_up.description} ({pool.runner_up.extra_usd:+,.0f} USD)"
+        return pool.why
+    clause = f"; next best: {pool.runner_up.description}, {pool.runner_up.extra_usd:+,.0f} USD"
+    return pool.why.removesuffix(clause)
+
+
+def finite(value: float) -> float | str:
+    """A number that a cell can hold; words where there is none (a replica that saturates has no latency)."""
+    return value if math.isfinite(value) else "no steady state"
+
+
+def oldest_price(plan: FleetPlan) -> tuple[dt.date, int]:
+    """Day of the oldest price that the plan pays, and its age in days when the plan was made."""
+    day = min(p.price_as_of for p in plan.purchases)
+    return day, (created_utc(plan).date() - day).days
+
+
+def inputs_sha256(plan: FleetPlan) -> str:
+    """One digest over all files read: sha256 of the lines ``role TAB path TAB sha256`` in the order of the plan."""
+    lines = "".join(f"{file.role}\t{file.path}\t{file.sha256}\n" for file in plan.inputs)
+    return hashlib.sha256(lines.encode()).hexdigest()

@@ -28,6 +28,8 @@ class Kind(StrEnum):
     TEXT = "text"
     INPUT = "input"
     """Blue on yellow, unlocked: may be edited, and a check says so."""
+    CONSTANT = "constant"
+    """Grey, locked: a tolerance of the checks or a conversion of units."""
     RESULT = "result"
     """Green fill: decided or measured by the optimiser, pasted."""
     FORMULA = "formula"
@@ -38,6 +40,7 @@ class Kind(StrEnum):
 
 MEANING = {
     Kind.INPUT: "Input: may be edited; an edit turns the checks to FAIL until the plan is solved again",
+    Kind.CONSTANT: "Constant: locked; a tolerance of the checks or a conversion of units",
     Kind.RESULT: "Optimiser result: pasted from the plan, not calculated here",
     Kind.FORMULA: "Formula on this sheet",
     Kind.LINK: "Formula that reads another sheet",
@@ -46,6 +49,7 @@ MEANING = {
 FONTS = {
     Kind.TEXT: Font(name=FONT, size=9),
     Kind.INPUT: Font(name=FONT, size=9, color="0000FF"),
+    Kind.CONSTANT: Font(name=FONT, size=9, color="595959"),
     Kind.RESULT: Font(name=FONT, size=9),
     Kind.FORMULA: Font(name=FONT, size=9),
     Kind.LINK: Font(name=FONT, size=9, color="006100"),

@@ -5,7 +5,7 @@ every spreadsheet program reads:
 
 - ``[Header]`` is the cell of that column in the same row,
 - ``tblX[Header]`` is the whole column of a table, ``tblX[Header]#total`` the cell of its total row,
-  ``tblX[Header]@`` its cell in the same row of that table,
+  ``tblX[Header]@`` its cell in the same row of that table, ``tblX[Header]@3`` its cell in row 3 (from 0),
 - ``<1>``, ``<2>`` … are the single cells named by ``Formula.cells``.
 
 Text from outside never enters a template: a cell is found by its id, and only its address is written.
@@ -26,7 +26,7 @@ from planner.report.style import GENERAL, Kind
 
 FIRST_TABLE_ROW = 4
 _TABLE_NAME = re.compile(r"tbl[A-Z][A-Za-z]{2,30}")
-_COLUMN_TOKEN = re.compile(r"(tbl\w+)?\[([^\]]+)\](#total|@)?")
+_COLUMN_TOKEN = re.compile(r"(tbl\w+)?\[([^\]]+)\](#total|@\d*)?")
 _CELL_TOKEN = re.compile(r"<(\d)>")
 
 
@@ -130,10 +130,19 @@ class Table:
         return f"{self.sheet}!${self.letter(header)}${self.first + i}"
 
     def place(self, header: str, part: str, i: int) -> str:
-        """Address without the sheet of a whole column (``""``), its total (``#total``) or its row ``i`` (``@``)."""
+        """Address without the sheet of a whole column (``""``), its total (``#total``), its row ``i`` (``@``) or ``@N``.
+
+        Raises
+        ------
+        ValueError
+            If there is no total row, or no row ``N``.
+        """
         letter = self.letter(header)
-        if part == "@":
-            return f"${letter}{self.first + i}"
+        if part.startswith("@"):
+            row = int(part[1:]) if part[1:] else i
+            if row >= self.rows:
+                raise ValueError(f"{self.name} has no row {row}")
+            return f"${letter}{self.first + row}"
         if part == "#total":
             if not self.total_label:
                 raise ValueError(f"{self.name} has no total row")

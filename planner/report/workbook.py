@@ -24,7 +24,19 @@ from planner.plan import FleetPlan
 from planner.report import facts, style
 from planner.report.calculate import fill_results
 from planner.report.package import finish_package
-from planner.report.sheets import checks, cost, cover, files, fit, inputs, summary, warnings
+from planner.report.sheets import (
+    checks,
+    cost,
+    cover,
+    demand,
+    files,
+    fit,
+    glossary,
+    inputs,
+    margins,
+    summary,
+    warnings,
+)
 from planner.report.sheets import plan as plan_sheet
 from planner.report.style import Kind
 from planner.report.table import Book, Column, Formula, Sheet, Table, Value
@@ -35,11 +47,14 @@ SHEETS: tuple[Callable[[FleetPlan], Sheet], ...] = (
     summary.build,
     warnings.build,
     inputs.build,
+    demand.build,
     plan_sheet.build,
     fit.build,
+    margins.build,
     cost.build,
     checks.build,
     files.build,
+    glossary.build,
 )
 """The sheets in reading order; a new sheet is one module and one line here."""
 
@@ -47,7 +62,7 @@ _TITLE_CHARACTERS = 90
 _HEADLINE_ROW = 3
 _HEADLINE_WIDTH = 26.0
 _LINE_PT = 12.0
-_MAX_ROW_PT = 100.0
+_MAX_ROW_PT = 64.0
 _FLAG = "(1/0)"
 _CHARACTERS_PER_UNIT = 1.2
 """Average characters of running text that fit one unit of column width."""
@@ -297,9 +312,10 @@ def _set_up(sheet: Worksheet, item: Sheet, plan: FleetPlan) -> None:
     last = get_column_letter(max(len(table.columns) for table in item.tables) + item.extra_columns)
     sheet.print_area = f"A1:{last}{max(sheet.max_row, item.least_rows)}"
     sheet.print_title_rows = f"{first.top}:{first.top}"
-    margins = sheet.page_margins
-    margins.left = margins.right = 0.4
-    margins.top, margins.bottom = 0.5, 0.6
+    edges = sheet.page_margins
+    edges.left = edges.right = 0.4
+    edges.top, edges.bottom = 0.5, 0.9
+    edges.header, edges.footer = 0.3, 0.45
     _footer(sheet, plan)
     protection = sheet.protection
     protection.sheet = True

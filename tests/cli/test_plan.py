@@ -112,6 +112,19 @@ def test_unknown_gpu_of_a_model_and_tp_that_does_not_divide(folder):
     assert_refused(folder, plan(folder, text), 2, "H100-SMX", "H100-SXM", "tp 3 does not divide the 32 attention heads")
 
 
+def test_degrees_that_do_not_divide_each_other(folder):
+    """3 + 5 on 8-GPU nodes cannot be packed by counting GPUs, so such a set is refused."""
+    other = (
+        SMALL[SMALL.index("[[model]]") :]
+        .replace('"chat"', '"code"')
+        .replace("Llama-3.1-8B-Instruct", "Llama-3.2-3B-Instruct")
+    )
+    mixed = SMALL.replace("tail_budget = 0.01", "tail_budget = 0.01\ntp_degrees = [2]") + other.replace(
+        "tail_budget = 0.01", "tail_budget = 0.01\ntp_degrees = [3]"
+    )
+    assert_refused(folder, plan(folder, mixed), 2, "2 and 3 do not divide each other")
+
+
 @pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", '"five"'])
 def test_impossible_rates(folder, value):
     assert_refused(folder, plan(folder, SMALL.replace("rate_per_s = 5", f"rate_per_s = {value}")), 2, "rate_per_s")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import poisson
 
 from planner.queueing.footprint import marks_of, moments_of
@@ -17,7 +19,7 @@ from planner.queueing.live_tokens import (
     live_tokens,
     mean_formula,
     mean_live_tokens,
-    screened_lower_bound,
+    quantile_lower_bound,
     screened_quantile,
     thinned_idc,
 )
@@ -139,22 +141,38 @@ def observed_laws() -> list[LengthLaw]:
     return [law_of(prompt, output), *(load_traffic(TRACES / name, name=name).law for name in OBSERVED)]
 
 
-def test_screen_is_a_lower_bound():
+def test_bound_is_a_bound_and_the_gamma_is_close():
     """On real traces and a heavy-tailed law, from a fraction of a live request to thousands."""
     stay = stay_of(0.3, 0.03)
     for law in observed_laws():
         marks = marks_of(law, plain_sizing())
         moments = moments_of(marks, law)
         for rate in (0.03, 0.3, 3.0, 30.0):
-            for idc in (1.0, 3.0, 20.0):
-                exact = live_tokens(rate, idc, marks, moments, stay).quantile(0.01)
-                rates, idcs = np.asarray(rate), np.asarray(idc)
-                bound = float(screened_lower_bound(rates, idcs, moments, stay, 0.01))
-                # A pool that starts holds the longest request, so only figures above that can reject a pool.
-                assert bound <= max(exact * 1.001, law.max_total.max()), (rate, idc, bound / exact)
-                if rate == 30.0 and idc == 1.0:
-                    screen = float(screened_quantile(rates, idcs, moments, stay, 0.01))
-                    assert screen == pytest.approx(exact, rel=0.05), (rate, idc)
+            for idc in (1.0, 20.0):
+                for overflow in (0.2, 0.001):
+                    exact = live_tokens(rate, idc, marks, moments, stay).quantile(overflow)
+                    rates, idcs = np.asarray(rate), np.asarray(idc)
+                    bound = float(quantile_lower_bound(rates, idcs, moments, stay, overflow))
+                    assert bound <= exact * 1.001, (rate, idc, overflow, bound / exact)
+                    if rate == 30.0 and idc == 1.0:
+                        screen = float(screened_quantile(rates, idcs, moments, stay, overflow))
+                        assert screen == pytest.approx(exact, rel=0.05), (rate, idc)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 100_000), st.integers(1, 3000)), min_size=1, max_size=12),
+    rate=st.floats(0.01, 50),
+    idc=st.floats(1, 300),
+    overflow=st.sampled_from([0.2, 0.05, 0.01, 0.001]),
+)
+def test_bound_holds_for_any_law(lengths, rate, idc, overflow):
+    prompt, output = (np.array(side) for side in zip(*lengths, strict=True))
+    _, marks, moments = points(prompt, output)
+    stay = stay_of(0.2, 0.02)
+    exact = live_tokens(rate, idc, marks, moments, stay)
+    bound = float(quantile_lower_bound(np.asarray(rate), np.asarray(idc), moments, stay, overflow))
+    assert bound <= exact.quantile(overflow) + exact.step_tokens
 
 
 def test_thinning_keeps_poisson_and_dilutes_bursts():

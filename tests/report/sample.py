@@ -25,6 +25,9 @@ from planner.plan import (
 )
 
 HOURS = 2160.0
+GROWTH, PEAK = 1.25, 1.28
+"""Their product is the planning rate over the stated one, 1.6."""
+TAIL_BUDGET = 0.001
 HOSTILE_NOTE = '=HYPERLINK("http://evil.example","click") \x07\x1b[31m'
 HOSTILE_ASSUMPTION = "@SUM(1+1)*cmd|'/C calc'!A0"
 HOSTILE_SOURCE = "+1-555\x00 call me"
@@ -52,7 +55,7 @@ class _Spec:
     tpot_target: float | None
     ttft: float
     ttft_target: float | None
-    busy: float
+    work: float
     mean_in: float
     mean_out: float
     refused: float
@@ -74,7 +77,7 @@ _SPECS = (
     _Spec("search", "meta-llama/Llama-3.1-8B-Instruct", L40S, "L40S", 1, "fp8", "fp8", 8_192, 5, 1, 31.0,
           402_000, 233_870.5, 29.5, 30.0, 310.0, 800.0, 0.82, 910.0, 120.0, 0.0001, "TPOT target"),
     _Spec("vision", "google/gemma-3-27b-it", A100, "A100-SXM-80GB", 1, "int4-awq", "bf16", 16_384, 2, 0, 0.9,
-          301_000, 99_210.0, 27.3, 60.0, 720.0, 2000.0, 0.84, 1800.0, 260.0, 0.0, "busy share"),
+          301_000, 99_210.0, 27.3, 60.0, 720.0, 2000.0, 0.84, 1800.0, 260.0, 0.0, "work share"),
 )  # fmt: skip
 
 _TERMS = (
@@ -88,7 +91,13 @@ def _band(value: float, source: str) -> Measure:
 
 
 def _margins(s: _Spec) -> tuple[Margin, ...]:
-    rows = [("token pool", s.quantile, float(s.pool_tokens), "tokens"), ("busy share", s.busy, 0.85, "share")]
+    rows = [
+        ("token pool", s.quantile, float(s.pool_tokens), "tokens"),
+        ("concurrent sequences", s.quantile / 6000, 256.0, "requests"),
+        ("work share", s.work, 0.85, "share"),
+        ("tail budget", s.refused, TAIL_BUDGET, "share of requests"),
+        ("longest request", float(s.max_model_len), float(s.pool_tokens), "tokens"),
+    ]
     if s.tpot_target:
         rows.append(("TPOT target", s.tpot, s.tpot_target, "ms"))
     if s.ttft_target:
@@ -100,8 +109,13 @@ def _margins(s: _Spec) -> tuple[Margin, ...]:
 
 def _pool(s: _Spec) -> Pool:
     replicas = s.needed + s.spare
-    offered = s.rate / 1.6 * HOURS * 3600
-    served = offered * (1 - s.refused)
+    runner_up = RunnerUp(description=f"{replicas + 1} x {s.gpu} tp{s.tp} bf16/bf16", extra_usd=18_250.0)
+    stated = s.rate / (GROWTH * PEAK)
+    offered = stated * GROWTH * HOURS * 3600
+    refused_in, refused_out = s.refused * 6, s.refused * 2
+    served_in = offered * s.mean_in * (1 - refused_in) / 1e6
+    served_out = offered * s.mean_out * (1 - refused_out) / 1e6
+    refused_tokens = 1 - (served_in + served_out) * 1e6 / (offered * (s.mean_in + s.mean_out))
     return Pool(
         name=s.name, model=s.name, weights=s.weights, cost_centre=f"CC-{1000 + len(s.name)}", prompt_lo_tokens=0,
         prompt_hi_tokens=None, offer_id=s.offer, gpu=s.gpu, engine="vllm", engine_version="0.11.0", tp=s.tp,
@@ -118,19 +132,20 @@ def _pool(s: _Spec) -> Pool:
             mean_live_requests=s.quantile / 3000, quantile_live_requests=s.quantile / 2400,
             mean_live_tokens=s.quantile * 0.7, quantile_live_tokens=s.quantile,
             mean_formula_tokens=s.quantile * 0.6, overflow_probability=0.01, expected_overflow=0.0071,
-            busy_share=s.busy,
+            work_share=s.work,
         ),
         speed=PoolSpeed(
             tpot_ms=_band(s.tpot, "roofline"), ttft_ms=_band(s.ttft, "roofline"), ttft_percentile=0.95,
             decode_tokens_per_s=1000 / s.tpot,
         ),
-        margins=_margins(s), binding_constraint=s.binds, offered_requests=offered,
-        refused_request_share=s.refused, refused_token_share=s.refused * 6, tail_budget=0.001,
-        served_input_mtok=served * s.mean_in / 1e6, served_output_mtok=served * s.mean_out / 1e6,
-        capacity_mtok=served * (s.mean_in + s.mean_out) / 1e6 * 1.6, launch_command=f"vllm serve {s.weights}",
-        runner_up=RunnerUp(description=f"{replicas + 1} x {s.gpu}, tp {s.tp}, bf16", extra_usd=18_250.0),
-        why=f"{replicas} replicas of {s.gpu} at tp {s.tp} are the least that hold the load; with one fewer the "
-        f"{s.binds} would break first.",
+        margins=_margins(s), binding_constraint=s.binds, stated_rate_per_s=stated, growth=GROWTH, peak_factor=PEAK,
+        mean_prompt_tokens=s.mean_in, mean_output_tokens=s.mean_out, offered_requests=offered,
+        refused_request_share=s.refused, refused_token_share=refused_tokens, refused_input_share=refused_in,
+        refused_output_share=refused_out, tail_budget=TAIL_BUDGET, served_input_mtok=served_in,
+        served_output_mtok=served_out, capacity_mtok=(served_in + served_out) * 1.9,
+        launch_command=f"vllm serve {s.weights}", runner_up=runner_up,
+        why=f"{replicas} replicas of {s.gpu} tp{s.tp} is the cheapest that holds every limit; one fewer breaks: "
+        f"{s.binds}; next best: {runner_up.description}, {runner_up.extra_usd:+,.0f} USD",
     )  # fmt: skip
 
 
@@ -154,9 +169,17 @@ def _purchases() -> tuple[Purchase, ...]:
 
 
 def _assumptions() -> tuple[Assumption, ...]:
-    day = dt.date(2026, 10, 1)
+    october = dt.date(2026, 10, 1)
 
-    def row(name: str, text: str, value: float | str, unit: str, source: str, note: str = "") -> Assumption:
+    def row(
+        name: str,
+        text: str,
+        value: float | str,
+        unit: str,
+        source: str,
+        note: str = "",
+        day: dt.date | None = october,
+    ) -> Assumption:
         return Assumption(
             id=name,
             assumption=text,
@@ -168,14 +191,25 @@ def _assumptions() -> tuple[Assumption, ...]:
             note=note,
         )
 
+    pools = [
+        line
+        for s in _SPECS
+        for line in (
+            row(f"rate_{s.name}", f"{s.name}: mean arrivals", s.rate / (GROWTH * PEAK), "requests/s", "product team"),
+            row(f"peak_{s.name}", f"{s.name}: planning over mean rate", PEAK, "ratio", "product team"),
+            row(f"lengths_{s.name}", f"{s.name}: length law", "9,000 requests", "", "azure-llm-trace"),
+            row(f"tail_{s.name}", f"{s.name}: tail budget", TAIL_BUDGET, "share of requests", "request"),
+        )
+    ]
     return (
-        row(
-            "policy/overflow_probability", "Live tokens may exceed the pool with this probability", 0.01, "share", "SRE"
-        ),
-        row("policy/max_busy_share", "Largest busy share of a replica", 0.85, "share", "SRE policy 12"),
+        row("horizon_hours", "Hours in the horizon", HOURS, "h", "request"),
+        row("overflow", "Live tokens may exceed the pool with this probability", 0.01, "share", "SRE"),
+        row("work", "Largest share of time that the work may take", 0.85, "share", "SRE policy 12", day=None),
         row("max_price_age_days", "Oldest price that may be planned with", 400, "days", "FinOps"),
-        row("traffic/chat/growth", "Growth of chat until the horizon", 1.2, "factor", HOSTILE_SOURCE, "=1+1"),
+        row("growth_chat", "chat: growth until the horizon", GROWTH, "ratio", HOSTILE_SOURCE, "=1+1"),
         row("speed/edge", HOSTILE_ASSUMPTION, "upper", "edge of the band", "SRE"),
+        *pools,
+        *(row(f"growth_{s.name}", f"{s.name}: growth", GROWTH, "ratio", "product team") for s in _SPECS[1:]),
     )
 
 
@@ -183,13 +217,11 @@ def _totals(pools: tuple[Pool, ...], purchases: tuple[Purchase, ...]) -> PlanTot
     usd = sum(p.usd for p in purchases)
     served_in, served_out = sum(p.served_input_mtok for p in pools), sum(p.served_output_mtok for p in pools)
     rate = {p.offer_id: p.usd / p.gpus_bought for p in purchases}
-    busy = sum(
-        pool.gpus * rate[pool.offer_id] * pool.load.busy_share * pool.served_mtok / pool.capacity_mtok for pool in pools
-    )
+    used = sum(pool.gpus * rate[pool.offer_id] * pool.served_mtok / pool.capacity_mtok for pool in pools)
     return PlanTotals(
         usd=usd, gpus=sum(p.gpus_bought for p in purchases), gpu_hours=sum(p.gpus_bought * p.hours for p in purchases),
         served_input_mtok=served_in, served_output_mtok=served_out,
-        usd_per_mtok_by_reservation=usd / (served_in + served_out), usd_per_mtok_by_use=busy / (served_in + served_out),
+        usd_per_mtok_by_reservation=usd / (served_in + served_out), usd_per_mtok_by_use=used / (served_in + served_out),
     )  # fmt: skip
 
 
@@ -217,7 +249,7 @@ def sample_plan() -> FleetPlan:
         assumptions=_assumptions(),
         inputs=(
             InputFile(role="request", path="catalogs/example/quarter.toml", sha256="a" * 64),
-            InputFile(role="traffic chat", path="catalogs/example/traffic/chat", sha256="b" * 64),
+            InputFile(role="traffic of chat", path="catalogs/example/traffic/chat", sha256="b" * 64),
         ),
         warnings=(
             "Visible memory of A100-SXM-80GB is a guess: nameplate GB read as 10**9 bytes.",

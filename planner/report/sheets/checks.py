@@ -1,4 +1,8 @@
-"""Checks: every statement that the workbook makes about itself; each can fail."""
+"""Checks: every statement that the workbook makes about itself; each can fail.
+
+No edit can turn a failing check into PASS: tolerances are locked constants, counts have tolerance 0, and while any
+input differs from its solved value a check that holds says HOLDS instead of PASS.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, 
 
 ALL_CHECKS = "all_checks"
 """Defined name of the one cell that says whether every check passes (1/0)."""
+INPUTS_AS_SOLVED = "Inputs that differ from the solved ones"
 
 
 class Rule(StrEnum):
@@ -44,7 +49,7 @@ _TOTAL = Formula("=tblCost[Cost, USD]#total")
 def checks(plan: FleetPlan) -> tuple[Check, ...]:
     """All checks of the workbook, in order."""
     budget = (_within_budget(),) if facts.budget(plan) else ()
-    return (*_money(), *budget, *_fleet(), *_promises(), *_record(), *_soundness())
+    return (*_money(), *budget, *_fleet(), *_limits(plan), *_promises(), *_record(), *_soundness())
 
 
 def _usd(text: str, left: Formula, right: Formula, where: str) -> Check:
@@ -53,7 +58,7 @@ def _usd(text: str, left: Formula, right: Formula, where: str) -> Check:
 
 def _none(text: str, left: str, where: str) -> Check:
     """A count that must be 0."""
-    return Check(text, Formula(left), Rule.EQUAL, 0, inputs.TOLERANCE, where)
+    return Check(text, Formula(left), Rule.EQUAL, 0, inputs.EXACT, where)
 
 
 def _money() -> tuple[Check, ...]:
@@ -89,7 +94,7 @@ def _fleet() -> tuple[Check, ...]:
             Formula("=tblCost[GPUs bought]#total"),
             Rule.EQUAL,
             Formula("=<1>", (cover.GPUS_BOUGHT,)),
-            inputs.TOLERANCE,
+            inputs.EXACT,
             "Cost, Cover",
         ),
         Check(
@@ -97,7 +102,7 @@ def _fleet() -> tuple[Check, ...]:
             Formula("=tblPlan[GPUs]#total"),
             Rule.EQUAL,
             Formula("=<1>", (cover.GPUS_USED,)),
-            inputs.TOLERANCE,
+            inputs.EXACT,
             "Plan, Cover",
         ),
         _none("Offers where pools use more GPUs than bought", '=COUNTIF(tblCost[GPUs idle],"<0")', "Cost"),
@@ -107,31 +112,52 @@ def _fleet() -> tuple[Check, ...]:
     )
 
 
+def _limits(plan: FleetPlan) -> tuple[Check, ...]:
+    """For each pool: how many of its limits, of whatever kind, the planned figures exceed."""
+    return tuple(
+        _none(f"Limits exceeded by pool {pool.name}", f"=tblFit[Limits exceeded]@{i}", "Fit, Margins")
+        for i, pool in enumerate(plan.pools)
+    )
+
+
 def _promises() -> tuple[Check, ...]:
     return (
-        _none("Pools whose live tokens exceed the KV pool", "=COUNTIF(tblFit[Tokens fit (1/0)],0)", "Fit"),
-        _none("Pools that miss the TPOT target", "=COUNTIF(tblFit[TPOT met (1/0)],0)", "Fit"),
-        _none("Pools that miss the TTFT target", "=COUNTIF(tblFit[TTFT met (1/0)],0)", "Fit"),
+        _none(
+            "Limits broken when the plan was recomputed",
+            "=COUNTIF(tblMargins[Held when recomputed (1/0)],0)",
+            "Margins",
+        ),
+        _none("Predicted times outside their error band", "=COUNTIF(tblBands[In band (1/0)],0)", "Margins"),
+        _none("Pools that serve more than their capacity", '=COUNTIF(tblFit[Capacity used],">1")', "Fit"),
         _none("Models that refuse more than the tail budget", "=COUNTIF(tblModels[Within tail (1/0)],0)", "Cost"),
-        _none("Constraints broken when the plan was recomputed", "=tblFit[Constraints broken]#total", "Fit"),
     )
 
 
 def _record() -> tuple[Check, ...]:
     return (
         Check(
-            "Served tokens equal the plan's, M tokens",
+            "Served tokens equal what the optimiser served, M tokens",
             Formula("=tblPlan[Served, M tokens]#total"),
             Rule.EQUAL,
             Formula("=<1>", (cover.SERVED,)),
             inputs.TOLERANCE,
-            "Plan, Cover",
+            "Demand, Cover",
             MTOK,
         ),
-        _none("Inputs that differ from the solved ones", "=SUM(tblInputs[Changed (1/0)])", "Inputs"),
         _none(
-            "Inputs without source or owner",
-            "=COUNTBLANK(tblInputs[Source])+COUNTBLANK(tblInputs[Owner])",
+            "Pools whose served tokens differ from the optimiser's",
+            "=COUNTIF(tblDemand[Served as solved (1/0)],0)",
+            "Demand",
+        ),
+        _none(
+            "Pools whose planning rate differs from the optimiser's",
+            "=COUNTIF(tblDemand[Rate as solved (1/0)],0)",
+            "Demand",
+        ),
+        _none(INPUTS_AS_SOLVED, "=SUM(tblInputs[Changed (1/0)])", "Inputs"),
+        _none(
+            "Inputs without source, source date or owner",
+            "=COUNTBLANK(tblInputs[Source])+COUNTBLANK(tblInputs[Source date])+COUNTBLANK(tblInputs[Owner])",
             "Inputs",
         ),
         _none("Prices older than the limit", "=SUM(tblInputs[Price too old (1/0)])", "Inputs"),
@@ -146,7 +172,7 @@ def _soundness() -> tuple[Check, ...]:
             Formula('=IF(<1>="optimal",1,0)', (cover.STATUS,)),
             Rule.EQUAL,
             1,
-            inputs.TOLERANCE,
+            inputs.EXACT,
             "Cover",
         ),
         Check(
@@ -163,7 +189,7 @@ def _soundness() -> tuple[Check, ...]:
             Formula(f"={counted}"),
             Rule.EQUAL,
             Formula(f"={counted.replace('COUNT(', 'ROWS(')}"),
-            inputs.TOLERANCE,
+            inputs.EXACT,
             "Plan, Cost",
         ),
     )
@@ -172,6 +198,7 @@ def _soundness() -> tuple[Check, ...]:
 def build(plan: FleetPlan) -> Sheet:
     """The Checks sheet."""
     rows = checks(plan)
+    as_solved = next(i for i, check in enumerate(rows) if check.text == INPUTS_AS_SOLVED)
     numbers = tuple(check.number for check in rows)
     columns = (
         Column("No", 8, tuple(range(1, len(rows) + 1))),
@@ -179,7 +206,7 @@ def build(plan: FleetPlan) -> Sheet:
         Column("Left", 17, tuple(check.left for check in rows), Kind.LINK, numbers),
         Column("Rule", 9, tuple(check.rule for check in rows)),
         Column("Right", 17, tuple(check.right for check in rows), Kind.LINK, numbers),
-        Column("Tolerance", 12, tuple(Formula("=<1>", (c.tolerance,)) for c in rows), Kind.LINK, "0.00####"),
+        Column("Tolerance", 12, tuple(Formula("=<1>", (c.tolerance,)) for c in rows), Kind.LINK, "0.######"),
         Column(
             "Difference",
             14,
@@ -187,15 +214,27 @@ def build(plan: FleetPlan) -> Sheet:
             Kind.FORMULA,
             numbers,
         ),
-        Column("Pass (1/0)", 12, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
-        Column("Result", 9, Formula('=IF([Pass (1/0)]=1,"PASS","FAIL")'), Kind.FORMULA),
+        Column("Holds (1/0)", 9, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
+        Column(
+            "Pass (1/0)",
+            9,
+            Formula("=[Holds (1/0)]*tblChecks[Holds (1/0)]@" + str(as_solved)),
+            Kind.FORMULA,
+            COUNT,
+        ),
+        Column(
+            "Result",
+            9,
+            Formula('=CHOOSE(1+[Holds (1/0)]+[Pass (1/0)],"FAIL","HOLDS","PASS")'),
+            Kind.FORMULA,
+        ),
         Column("Sheets to look at", 20, tuple(check.where for check in rows)),
     )
     return Sheet(
         "Checks",
         "Checks",
-        "Left is compared with right by the rule and the tolerance. A check that cannot be calculated fails. "
-        "Cell A3 (name all_checks) is 1 when every check passes.",
+        "Left is compared with right by the rule and the tolerance; what cannot be calculated fails. HOLDS instead of "
+        "PASS: inputs were edited. Cell A3 (name all_checks) is 1 when all pass.",
         "Statements that must hold; one cell sums them up",
         RED,
         (Table("tblChecks", "Checks", FIRST_TABLE_ROW, columns, len(rows)),),
@@ -209,7 +248,7 @@ def _finish(sheet: Worksheet, book: Book) -> None:
     words = book.resolve(
         Formula(
             '=IF(A3=1,"ALL "&ROWS(tblChecks[No])&" CHECKS PASS",'
-            'COUNTIF(tblChecks[Pass (1/0)],0)&" OF "&ROWS(tblChecks[No])&" CHECKS FAIL")'
+            'COUNTIF(tblChecks[Holds (1/0)],0)&" OF "&ROWS(tblChecks[No])&" CHECKS FAIL")'
         ),
         "Checks",
     )

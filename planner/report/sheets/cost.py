@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.sheets.inputs import hours_id, price_id, quota_id, size_id, tail_id
+from planner.report.sheets.inputs import TOLERANCE, hours_id, price_id, quota_id, size_id, tail_id
 from planner.report.style import COUNT, DATE, GREY, MTOK, SHARE, SHARE_FINE, USD, USD_RATE, Kind
 from planner.report.table import Column, Formula, Sheet, Table, stack
 
@@ -77,12 +77,11 @@ def _purchases(plan: FleetPlan, top: int) -> Table:
 
 
 def _models(plan: FleetPlan, top: int) -> Table:
-    models = facts.models(plan)
+    models = facts.models_by_cost(plan)
     centres = tuple(next(p.cost_centre for p in plan.pools if p.model == model) for model in models)
 
     def by_model(header: str, table: str = "tblPlan") -> Formula:
-        models_of = {"tblPlan": "tblPlan[Model]", "tblFit": "tblPlan[Model]"}[table]
-        return Formula(f"=SUMIFS({table}[{header}],{models_of},[Model])")
+        return Formula(f"=SUMIFS({table}[{header}],{table}[Model],[Model])")
 
     def with_rest(formula: Formula, rest: Formula | int) -> tuple[Formula | int, ...]:
         return (*(formula for _ in models), rest)
@@ -119,8 +118,8 @@ def _models(plan: FleetPlan, top: int) -> Table:
             Kind.FORMULA,
             USD_RATE,
         ),
-        Column("Requests offered", 13, by_model("Requests offered", "tblFit"), Kind.LINK, COUNT, total=True),
-        Column("Requests refused", 13, by_model("Refused, requests", "tblFit"), Kind.LINK, COUNT, total=True),
+        Column("Requests offered", 13, by_model("Requests offered", "tblDemand"), Kind.LINK, COUNT, total=True),
+        Column("Requests refused", 13, by_model("Refused requests", "tblDemand"), Kind.LINK, COUNT, total=True),
         Column(
             "Refused share",
             11,
@@ -132,7 +131,7 @@ def _models(plan: FleetPlan, top: int) -> Table:
         Column(
             "Within tail (1/0)",
             12,
-            Formula("=([Refused share]<=[Tail budget]+<1>)*1", ("check/tolerance",)),
+            Formula("=([Refused share]<=[Tail budget]+<1>)*1", (TOLERANCE,)),
             Kind.FORMULA,
         ),
     )
@@ -140,7 +139,7 @@ def _models(plan: FleetPlan, top: int) -> Table:
 
 
 def _gpu_types(plan: FleetPlan, top: int) -> Table:
-    gpus = facts.gpu_types(plan)
+    gpus = facts.gpu_types_by_cost(plan)
 
     def by_gpu(header: str) -> Formula:
         return Formula(f"=SUMIFS(tblCost[{header}],tblCost[GPU],[GPU])")
@@ -175,6 +174,6 @@ def _limits(plan: FleetPlan, top: int) -> Table:
             "Allowed", 13, (0,) if none else tuple(Formula("=<1>", (quota_id(q),)) for q in quotas), Kind.LINK, COUNT
         ),
         Column("Left", 13, Formula("=[Allowed]-[Used]"), Kind.FORMULA, COUNT),
-        Column("Within (1/0)", 13, Formula("=([Used]<=[Allowed]+<1>)*1", ("check/tolerance",)), Kind.FORMULA),
+        Column("Within (1/0)", 13, Formula("=([Used]<=[Allowed]+<1>)*1", (TOLERANCE,)), Kind.FORMULA),
     )
     return Table("tblLimits", "Cost", top, columns, max(1, len(quotas)), "Quotas and stock")

@@ -10,7 +10,8 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan
 from planner.report import facts, style
-from planner.report.style import COUNT, GENERAL, MTOK, NAVY, SHARE_FINE, USD_CENTS, USD_RATE, Kind
+from planner.report.sheets import inputs
+from planner.report.style import COUNT, DATE, GENERAL, MTOK, NAVY, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, Value
 
 OBJECTIVE = "solve/objective_usd"
@@ -21,7 +22,10 @@ BY_USE = "solve/usd_per_mtok_by_use"
 GPUS_BOUGHT = "solve/gpus_bought"
 GPUS_USED = "solve/gpus_used"
 SERVED = "solve/served_mtok"
+OLDEST = "run/oldest_price"
+AGE = "run/oldest_price_age_days"
 
+_DIGEST = "over the lines role TAB file TAB sha256 of sheet Files"
 _SIGNERS = ("Prepared by", "Reviewed by", "Approved by")
 
 
@@ -50,8 +54,30 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact("run/owner", "Owner", plan.owner, "", text),
         Fact("run/id", "Run", plan.run_id, f"planner {plan.planner_version}; digest over inputs and settings", text),
         Fact("run/at", "Generated", f"{facts.created_utc(plan):%Y-%m-%d %H:%M} UTC", "", text),
+        Fact("run/digest", "Inputs, sha256", facts.inputs_sha256(plan), _DIGEST, text),
+        Fact("run/currency", "Currency", plan.currency, "nominal, no inflation applied; tax excluded", text),
         Fact(
-            "run/currency", "Currency", plan.currency, "nominal; prices as the providers list them, no tax added", text
+            "run/prices",
+            "Prices",
+            "list prices, before any discount",
+            "of the term bought; other kinds of price only where the request names them",
+            text,
+        ),
+        Fact(
+            OLDEST,
+            "Oldest price paid",
+            Formula("=MIN(tblCost[Price as of])"),
+            "day of the source; all dates stand on sheet Inputs",
+            Kind.LINK,
+            DATE,
+        ),
+        Fact(
+            AGE,
+            "Its age when planned, days",
+            Formula("=<1>-<2>", (inputs.CREATED, OLDEST)),
+            "checked against the limit on sheet Inputs",
+            Kind.LINK,
+            COUNT,
         ),
         Fact(
             "solve/by",
@@ -60,13 +86,19 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
             f"threads {solve.threads}, seed {solve.seed}",
         ),
         Fact(STATUS, "Solver status", str(solve.status), "optimal: proven within the gap target"),
-        Fact(OBJECTIVE, "Objective, USD", solve.objective, "cost of the horizon when solved", number=USD_CENTS),
-        Fact(BOUND, "Proven bound, USD", solve.bound, "no fleet that serves these tokens costs less", number=USD_CENTS),
+        Fact(
+            OBJECTIVE,
+            "Objective, USD (solver result)",
+            solve.objective,
+            "cost of the horizon; the checks compare sheet Cost with it",
+            number=USD_CENTS,
+        ),
+        Fact(BOUND, "Proven bound, USD (solver result)", solve.bound, facts.CLAIM, number=USD_CENTS),
         Fact(GAP, "Gap to the bound", gap, "(objective - bound) / objective", Kind.FORMULA, SHARE_FINE),
-        Fact(GPUS_BOUGHT, "GPUs bought", bought, "when solved", number=COUNT),
-        Fact(GPUS_USED, "GPUs used by pools", used, "when solved", number=COUNT),
-        Fact(SERVED, "Served, M tokens", _served(plan), "when solved, input and output", number=MTOK),
-        Fact(BY_USE, "USD per 1M by use", plan.totals.usd_per_mtok_by_use, "when solved", number=USD_RATE),
+        Fact(GPUS_BOUGHT, "GPUs bought", bought, "solver result", number=COUNT),
+        Fact(GPUS_USED, "GPUs used by pools", used, "solver result", number=COUNT),
+        Fact(SERVED, "Served, M tokens", _served(plan), "solver result, input and output", number=MTOK),
+        Fact(BY_USE, "USD per 1M by use", plan.totals.usd_per_mtok_by_use, "solver result", number=USD_RATE),
     )
 
 
@@ -77,16 +109,15 @@ def _served(plan: FleetPlan) -> float:
 def _run_table(plan: FleetPlan) -> Table:
     rows = run_facts(plan)
     columns = (
-        Column("Item", 26, tuple(fact.text for fact in rows)),
+        Column("Item", 34, tuple(fact.text for fact in rows)),
         Column(
             "Value",
-            50,
+            52,
             tuple(fact.value for fact in rows),
             tuple(fact.kind for fact in rows),
             tuple(fact.number for fact in rows),
-            left=True,
         ),
-        Column("Note", 62, tuple(fact.note for fact in rows)),
+        Column("Note", 52, tuple(fact.note for fact in rows)),
     )
     return Table("tblRun", "Cover", FIRST_TABLE_ROW, columns, len(rows))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.sheets.inputs import demand_id
 from planner.report.style import COUNT, GREEN, MTOK, USD, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table
 
@@ -25,37 +24,23 @@ def build(plan: FleetPlan) -> Sheet:
 
 def _table(plan: FleetPlan) -> Table:
     pools = plan.pools
-    bought = [facts.purchase_of(plan, pool) for pool in pools]
-    served_input = tuple(Formula("=<1>", (demand_id(p, "input"),)) for p in pools)
-    served_output = tuple(Formula("=<1>", (demand_id(p, "output"),)) for p in pools)
     columns = (
         Column("Pool", 14, tuple(p.name for p in pools)),
         Column("Model", 14, tuple(p.model for p in pools)),
-        Column("Weights", 29, tuple(p.weights for p in pools)),
+        Column("Weights", 27, tuple(p.weights for p in pools)),
         Column("GPU", 16, tuple(p.gpu for p in pools), Kind.RESULT),
-        Column("Provider", 10, tuple(b.provider for b in bought), Kind.RESULT),
-        Column("Region", 11, tuple(b.region or "any" for b in bought), Kind.RESULT),
         Column("Offer", 28, tuple(p.offer_id for p in pools), Kind.RESULT),
         Column("TP", 6, tuple(p.tp for p in pools), Kind.RESULT, COUNT),
         Column("Weight dtype", 11, tuple(p.weight_dtype for p in pools), Kind.RESULT),
         Column("KV dtype", 9, tuple(p.kv_dtype for p in pools), Kind.RESULT),
-        Column("max_model_len", 15, tuple(p.max_model_len for p in pools), Kind.RESULT, COUNT),
-        Column("max_num_seqs", 15, tuple(p.max_num_seqs for p in pools), Kind.RESULT, COUNT),
-        Column("Prompts routed here, tokens", 14, tuple(facts.prompt_band(p) for p in pools), Kind.RESULT),
+        Column("max_model_len", 14, tuple(p.max_model_len for p in pools), Kind.RESULT, COUNT),
+        Column("max_num_seqs", 14, tuple(p.max_num_seqs for p in pools), Kind.RESULT, COUNT),
+        Column("Prompts routed here, tokens", 13, tuple(facts.prompt_band(p) for p in pools), Kind.RESULT),
         Column("Replicas needed", 10, tuple(p.replicas_needed for p in pools), Kind.RESULT, COUNT),
         Column("Spare", 8, tuple(p.replicas_spare for p in pools), Kind.RESULT, COUNT),
         Column("Replicas", 10, tuple(p.replicas for p in pools), Kind.RESULT, COUNT),
         Column("GPUs", 8, Formula("=[Replicas]*[TP]"), Kind.FORMULA, COUNT, total=True),
-        Column("Served input, M tokens", 12, served_input, Kind.LINK, MTOK, total=True),
-        Column("Served output, M tokens", 13, served_output, Kind.LINK, MTOK, total=True),
-        Column(
-            "Served, M tokens",
-            11,
-            Formula("=[Served input, M tokens]+[Served output, M tokens]"),
-            Kind.FORMULA,
-            MTOK,
-            total=True,
-        ),
+        Column("Served, M tokens", 13, Formula("=tblDemand[Served, M tokens]@"), Kind.LINK, MTOK, total=True),
         Column(
             "Cost of GPUs held, USD",
             12,
@@ -87,6 +72,5 @@ def _table(plan: FleetPlan) -> Table:
             Kind.FORMULA,
             USD_RATE,
         ),
-        Column("Binding constraint", 18, tuple(p.binding_constraint for p in pools), Kind.RESULT),
     )
     return Table("tblPlan", "Plan", FIRST_TABLE_ROW, columns, len(pools), total_label="Total")

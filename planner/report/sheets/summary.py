@@ -20,24 +20,25 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan, Pool
 from planner.report import facts, style
-from planner.report.sheets import cover
-from planner.report.style import COUNT, MTOK, NAVY, SHARE, SHARE_FINE, USD, USD_RATE, Kind
+from planner.report.sheets import cover, inputs, warnings
+from planner.report.style import COUNT, DATE, NAVY, SHARE, SHARE_FINE, USD, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
 
 COST = "summary/cost_usd"
 GPUS = "summary/gpus"
 BY_RESERVATION = "summary/usd_per_mtok_by_reservation"
 BY_USE = "summary/usd_per_mtok_by_use"
+COUNT_OR_NONE = '0;-0;"none"'
 _KEY_MEASURES = 3
 PLOT_AREA = (0.24, 0.14, 0.62, 0.62)
 """Left, top, width and height of the bars, share of the chart: names and figures stand in the rest."""
 CHART_CM = (8, 16)
 """Least height, and width, of a chart."""
 _BARS_PER_CM = 2
-_CHART_COLUMN = 6
+_CHART_COLUMN = 7
 CHART_COLUMNS = 10
 """Columns that a chart covers, of `CHART_COLUMN_WIDTH` each."""
-CHART_COLUMN_WIDTH = 9.5
+CHART_COLUMN_WIDTH = 8.5
 _ROWS_PER_CM = 2.2
 CHART_ROWS = 16
 """Rows from one chart to the next."""
@@ -58,6 +59,8 @@ class Measure:
     value: Formula
     unit: str
     number: str
+    sheet: str
+    """Where it is calculated."""
     meaning: str
 
 
@@ -69,13 +72,20 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
     """The figures of the summary, most important first."""
     tokens = "tblPlan[Served, M tokens]#total"
     per_token = Formula(f"=IF({tokens}>0,tblCost[Cost, USD]#total/{tokens},0)")
-    busy = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Busy on average])"
-    by_use = Formula(f"=IF({tokens}>0,{busy}/{tokens},0)")
-    refused = Formula("=tblFit[Refused, requests]#total/MAX(1,tblFit[Requests offered]#total)")
-    split = Formula(f"=IF({tokens}>0,tblPlan[Served output, M tokens]#total/{tokens},0)")
+    used = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Capacity used])"
+    by_use = Formula(f"=IF({tokens}>0,{used}/{tokens},0)")
+    refused = Formula("=tblDemand[Refused requests]#total/MAX(1,tblDemand[Requests offered]#total)")
+    offered = "tblDemand[Offered, M tokens]#total"
+    refused_tokens = Formula(f"=IF({offered}>0,tblDemand[Refused, M tokens]#total/{offered},0)")
     return (
         Measure(
-            COST, "Cost of the horizon", _total("tblCost", "Cost, USD"), "USD", USD, "All instances, every hour paid"
+            COST,
+            "Cost of the horizon",
+            _total("tblCost", "Cost, USD"),
+            "USD",
+            USD,
+            "Cost",
+            "All instances, every hour paid",
         ),
         Measure(
             BY_RESERVATION,
@@ -83,6 +93,7 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             per_token,
             "USD per 1M",
             USD_RATE,
+            "Cost, Plan",
             "All that is paid, over input and output tokens served",
         ),
         Measure(
@@ -91,45 +102,76 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             by_use,
             "USD per 1M",
             USD_RATE,
-            "GPUs that pools hold, for the share of time that they are busy",
+            "Plan, Fit",
+            "GPUs that pools hold, for the share of their capacity that served tokens use",
         ),
-        Measure(GPUS, "GPUs bought", _total("tblCost", "GPUs bought"), "GPU", COUNT, "Whole instances"),
-        Measure("summary/used", "GPUs used by pools", _total("tblPlan", "GPUs"), "GPU", COUNT, "Replicas x TP"),
+        Measure(GPUS, "GPUs bought", _total("tblCost", "GPUs bought"), "GPU", COUNT, "Cost", "Whole instances"),
+        Measure("summary/used", "GPUs used by pools", _total("tblPlan", "GPUs"), "GPU", COUNT, "Plan", "Replicas x TP"),
         Measure(
             "summary/idle",
             "Cost of idle GPUs",
             _total("tblCost", "Of which idle GPUs, USD"),
             "USD",
             USD,
+            "Cost",
             "Bought with whole instances, used by no pool; in the cost above",
         ),
-        Measure("summary/hours", "GPU-hours", _total("tblCost", "GPU-hours"), "GPU-h", COUNT, "GPUs bought x hours"),
-        Measure("summary/tokens", "Served tokens", Formula(f"={tokens}"), "M tokens", MTOK, "Input and output"),
+        Measure(
+            "summary/hours",
+            "GPU-hours",
+            _total("tblCost", "GPU-hours"),
+            "GPU-h",
+            COUNT,
+            "Cost",
+            "GPUs bought x hours",
+        ),
+        Measure(
+            "summary/tokens", "Served tokens", Formula(f"={tokens}"), "M tokens", COUNT, "Demand", "Input and output"
+        ),
         Measure(
             "summary/input",
             "of which input",
-            _total("tblPlan", "Served input, M tokens"),
+            _total("tblDemand", "Served input, M tokens"),
             "M tokens",
-            MTOK,
+            COUNT,
+            "Demand",
             "Prompt tokens, cached ones included",
         ),
         Measure(
             "summary/output",
             "of which output",
-            _total("tblPlan", "Served output, M tokens"),
+            _total("tblDemand", "Served output, M tokens"),
             "M tokens",
-            MTOK,
+            COUNT,
+            "Demand",
             "Generated tokens",
         ),
-        Measure("summary/split", "Output share of tokens", split, "share", SHARE, "Output over served tokens"),
-        Measure("summary/refused", "Requests refused", refused, "share", SHARE_FINE, "Longer than max_model_len"),
+        Measure(
+            "summary/refused",
+            "Requests refused",
+            refused,
+            "share",
+            SHARE_FINE,
+            "Demand",
+            "Longer than max_model_len, of all requests that arrive",
+        ),
+        Measure(
+            "summary/refused_tokens",
+            "Tokens refused",
+            refused_tokens,
+            "share",
+            SHARE_FINE,
+            "Demand",
+            "Tokens of those requests, of all tokens that arrive",
+        ),
         Measure(
             "summary/bound",
             "Proven lower bound",
             Formula("=<1>", (cover.BOUND,)),
             "USD",
             USD,
-            "No fleet that serves these tokens costs less",
+            "Cover",
+            f"{facts.CLAIM[0].upper()}{facts.CLAIM[1:]}",
         ),
         Measure(
             "summary/gap",
@@ -137,15 +179,44 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             Formula("=<1>", (cover.GAP,)),
             "share",
             SHARE_FINE,
+            "Cover",
             "Most that is left to save",
+        ),
+        Measure(
+            "summary/oldest",
+            "Oldest price paid",
+            Formula("=<1>", (cover.OLDEST,)),
+            "date",
+            DATE,
+            "Cost",
+            "Day on which its source stated it",
+        ),
+        Measure(
+            "summary/age",
+            "Its age when planned",
+            Formula("=<1>", (cover.AGE,)),
+            "days",
+            COUNT,
+            "Inputs",
+            "Prices older than the limit fail a check",
+        ),
+        Measure(
+            "summary/undated",
+            "Inputs without a source date",
+            Formula(f'=COUNTIF(tblInputs[Source date],"{inputs.UNDATED}")'),
+            "count",
+            COUNT_OR_NONE,
+            "Inputs",
+            "Shown there as undated",
         ),
         Measure(
             "summary/warnings",
             "Warnings to read",
-            Formula("=ROWS(tblWarnings[No])" if plan.warnings else "=ROWS(tblWarnings[No])-1"),
+            Formula("=ROWS(tblWarnings[No])" if warnings.count(plan) else "=ROWS(tblWarnings[No])-1"),
             "count",
-            '0;-0;"none"',
-            "Sheet Warnings",
+            COUNT_OR_NONE,
+            "Warnings",
+            "What a signer must know",
         ),
     )
 
@@ -153,28 +224,45 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
 def _measure_table(plan: FleetPlan) -> Table:
     rows = measures(plan)
     columns = (
-        Column("Measure", 43, tuple(row.text for row in rows)),
-        Column("Value", 16, tuple(row.value for row in rows), Kind.LINK, tuple(row.number for row in rows)),
-        Column("Unit", 20, tuple(row.unit for row in rows)),
-        Column("Meaning", 62, tuple(row.meaning for row in rows)),
+        Column("Measure", 38, tuple(row.text for row in rows)),
+        Column("Value", 14, tuple(row.value for row in rows), Kind.LINK, tuple(row.number for row in rows)),
+        Column("Unit", 13, tuple(row.unit for row in rows)),
+        Column("Sheet", 12, tuple(row.sheet for row in rows)),
+        Column("Meaning", 58, tuple(row.meaning for row in rows)),
     )
     return Table("tblSummary", "Summary", FIRST_TABLE_ROW, columns, len(rows))
 
 
 def _binding_table(plan: FleetPlan, top: int) -> Table:
-    pools = plan.pools
-    columns = (
-        Column("Pool", 43, tuple(pool.name for pool in pools)),
-        Column("Cost, USD", 16, Formula("=tblPlan[Cost, USD]@"), Kind.LINK, USD),
-        Column("USD per 1M tokens", 20, Formula("=tblPlan[USD per 1M served tokens]@"), Kind.LINK, USD_RATE),
-        Column("Binding constraint, and why", 62, tuple(_reason(p) for p in pools), Kind.RESULT),
+    """Pools, dearest model first; each row reads its row of the Plan sheet."""
+    order = facts.pools_by_cost(plan)
+    pools = [plan.pools[i] for i in order]
+
+    def planned(header: str) -> tuple[Formula, ...]:
+        return tuple(Formula(f"=tblPlan[{header}]@{i}") for i in order)
+
+    share = tuple(
+        Formula(f"=IF(tblPlan[Cost, USD]#total>0,tblPlan[Cost, USD]@{i}/tblPlan[Cost, USD]#total,0)") for i in order
     )
-    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by pool")
+    columns = (
+        Column("Model", 38, tuple(_name(pool) for pool in pools)),
+        Column("Cost, USD", 14, planned("Cost, USD"), Kind.LINK, USD),
+        Column("USD per 1M tokens", 13, planned("USD per 1M served tokens"), Kind.LINK, USD_RATE),
+        Column("Share of cost", 12, share, Kind.LINK, SHARE),
+        Column("Binding constraint, and why", 58, tuple(_reason(p) for p in pools), Kind.RESULT),
+    )
+    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by model, dearest first")
+
+
+def _name(pool: Pool) -> str:
+    """The model, and the pool where its name differs."""
+    return pool.model if pool.name == pool.model else f"{pool.model} ({pool.name})"
 
 
 def _reason(pool: Pool) -> str:
     """Why, with the binding constraint in front unless the sentence names it."""
-    return pool.why if pool.binding_constraint in pool.why else f"{pool.binding_constraint}: {pool.why}"
+    why = facts.reason(pool)
+    return why if pool.binding_constraint in why else f"{pool.binding_constraint}: {why}"
 
 
 def addresses(plan: FleetPlan) -> dict[str, str]:
@@ -189,10 +277,12 @@ def build(plan: FleetPlan) -> Sheet:
     return Sheet(
         "Summary",
         f"Summary: {plan.title}",
-        f"{plan.horizon_start} to {plan.horizon_end} (end exclusive), {plan.currency}, nominal. Tokens in millions.",
+        f"{plan.horizon_start} to {plan.horizon_end} (end exclusive), {plan.currency}, nominal, tax excluded. "
+        "Tokens in millions.",
         "Cost, tokens, unit cost and what binds, on one page",
         NAVY,
         (table, _binding_table(plan, table.bottom + 3)),
+        wide=True,
         extra_columns=1 + CHART_COLUMNS,
         least_rows=FIRST_TABLE_ROW + CHART_ROWS + math.ceil(_height_cm(len(facts.models(plan))) * _ROWS_PER_CM),
         finish=lambda sheet, book: _finish(sheet, book, len(facts.models(plan))),
@@ -201,7 +291,7 @@ def build(plan: FleetPlan) -> Sheet:
 
 def headline(sheet: Worksheet, book: Book) -> None:
     """One sentence with the money, beside the words of the checks."""
-    words = '="USD "&TEXT(<1>,"#,##0")&" for "&TEXT(<2>,"#,##0")&" GPUs; USD "&TEXT(<3>,"0.00")&" per 1M tokens"'
+    words = '="USD "&TEXT(<1>,"#,##0")&" for "&TEXT(<2>,"#,##0")&" GPUs; USD "&TEXT(<3>,"0.0000")&" per 1M tokens"'
     cell = sheet["B3"]
     cell.value = book.resolve(Formula(words, (COST, GPUS, BY_RESERVATION)), sheet.title)
     cell.font, cell.alignment = style.BIG, style.HEADLINE_ALIGN
@@ -213,7 +303,7 @@ def _finish(sheet: Worksheet, book: Book, models: int) -> None:
         for column in ("A", "B"):
             cell = sheet[f"{column}{FIRST_TABLE_ROW + 1 + i}"]
             cell.font = style.BOLD
-    sheet.column_dimensions["E"].width = 3
+    sheet.column_dimensions["F"].width = 2
     for n in range(CHART_COLUMNS):
         sheet.column_dimensions[get_column_letter(_CHART_COLUMN + n)].width = CHART_COLUMN_WIDTH
     _charts(sheet, book, models)

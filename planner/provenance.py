@@ -1,0 +1,163 @@
+"""Where a plan comes from and what its signer must know: input digests, owned assumptions, caveats."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from planner import __version__
+from planner.catalog.engine import EngineFacts
+from planner.catalog.load import Catalog
+from planner.optimise.offers import AllowedOffers
+from planner.optimise.program import quota_covers
+from planner.optimise.types import Decision, ProgramData, Workload
+from planner.plan import Assumption, InputFile
+from planner.request import PlanRequest
+from planner.traffic.law import sampling_warning
+
+OLD_PRICE_DAYS = 120
+"""Age beyond which a price that a plan uses is worth a line."""
+SCALES_WANTED = 3
+"""Time scales of bursts that a log should resolve before its index of dispersion is believed at others."""
+
+
+def input_files(
+    request: PlanRequest, request_path: Path, catalog: Catalog, workloads: Sequence[Workload]
+) -> tuple[InputFile, ...]:
+    """Every file that the plan was made from, with its digest."""
+    files = [InputFile(role="request", path=request_path.name, sha256=_sha256(request_path))]
+    files += [
+        InputFile(role=f"traffic of {w.name}", path=w.request.traffic.path, sha256=w.traffic.sha256) for w in workloads
+    ]
+    for model in request.model:
+        config = request_path.parent / model.weights
+        if config.is_file():
+            files.append(InputFile(role=f"config of {model.name}", path=model.weights, sha256=_sha256(config)))
+    files += [
+        InputFile(role="catalogue", path=str(path.relative_to(catalog.root)), sha256=_sha256(path))
+        for path in catalog.files()
+    ]
+    return tuple(files)
+
+
+def run_id(inputs: Sequence[InputFile]) -> str:
+    """First 12 hex digits of the digest over the version and every input."""
+    lines = [__version__, *(f"{f.role} {f.path} {f.sha256}" for f in inputs)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog: Catalog) -> tuple[Assumption, ...]:
+    """Inputs that somebody must own; a date is the one that the request states, never the day of the run."""
+    quarter, policy = request.quarter, request.policy
+    facts = catalog.engine(request.engine.name, request.engine.version)
+
+    def row(key: str, text: str, value: float | str, unit: str) -> Assumption:
+        return Assumption(
+            id=key, assumption=text, value=value, unit=unit, source="request", source_date=quarter.stated_on,
+            owner=quarter.owner,
+        )  # fmt: skip
+
+    rows = [
+        row("horizon_hours", "Hours in the horizon", quarter.hours, "h"),
+        row("overflow", "Largest probability that live tokens exceed a pool", policy.overflow_probability, "share"),
+        row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share"),
+        row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days"),
+        row("speed_edge", "Edge of the 80 % speed band that constraints see", policy.speed_edge, ""),
+        row("engine", "Engine, as asked", f"{request.engine.name} {request.engine.version}", ""),
+        row("engine_facts", "Engine facts used (nearest older version)", f"{facts.name} {facts.version}", ""),
+        row("scaling", "Scaling of a log to its stated rate", "lengths and index of dispersion kept", ""),
+    ]
+    for workload in workloads:
+        rows += _workload_rows(workload, request)
+    return tuple(rows)
+
+
+def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]:
+    traffic, law = workload.request.traffic, workload.traffic.law
+    name, owner = workload.name, workload.request.owner or request.quarter.owner
+    date = traffic.source_date or request.quarter.stated_on
+
+    def row(key: str, text: str, value: float | str, unit: str, note: str = "", source: str = "") -> Assumption:
+        return Assumption(
+            id=f"{key}_{name}", assumption=f"{name}: {text}", value=value, unit=unit,
+            source=source or traffic.source or "request", source_date=date, owner=owner, note=note,
+        )  # fmt: skip
+
+    lengths = f"mean prompt {law.mean_prompt:,.0f}, mean output {law.mean_output:,.0f} tokens"
+    notes = "; ".join([lengths, *workload.traffic.notes])
+    return [
+        row("rate", "mean arrivals", traffic.rate_per_s, "requests/s"),
+        row("peak", "planning rate over mean rate", traffic.peak_factor, "ratio"),
+        row("growth", "growth until the horizon", traffic.growth, "ratio"),
+        row("lengths", "length law", f"{law.requests:,} requests", "", notes, workload.traffic.source),
+        row("tail", "tail budget", workload.request.tail_budget, "share of requests"),
+    ]
+
+
+def caveats(
+    request: PlanRequest,
+    workloads: Sequence[Workload],
+    offers: AllowedOffers,
+    data: ProgramData,
+    decision: Decision,
+    facts: EngineFacts,
+    today: dt.date,
+) -> tuple[str, ...]:
+    """What a signer must know: short or censored logs, old prices, unconfirmed stock, single replicas."""
+    lines = [line for w in workloads for line in _log_caveats(w)]
+    if facts.version != request.engine.version:
+        lines.append(f"engine facts of {facts.name} {facts.version} are used for {request.engine.version}")
+    if offers.stale:
+        age = request.policy.max_price_age_days
+        lines.append(f"{len(offers.stale)} offers left out: priced more than {age} days before {today}, or after it")
+    lines += _price_caveats(decision, today)
+    lines += _supply_caveats(data, decision)
+    lines += [
+        f"{c.model}: one replica and no spare; a failure or a restart stops the model"
+        for c in decision.columns
+        if c.replicas == 1
+    ]
+    return tuple(lines)
+
+
+def _log_caveats(workload: Workload) -> Iterable[str]:
+    traffic, budget = workload.traffic, workload.request.tail_budget
+    tail = sampling_warning(traffic, budget)
+    if tail:
+        yield f"{workload.name}: {tail}"
+    for cap in traffic.caps:
+        yield (
+            f"{workload.name}: {cap.share:.2%} of requests sit at the longest {cap.side} ({cap.tokens:,} tokens): "
+            "they were cut there and grow if the limit is raised"
+        )
+    resolved = traffic.burst.scale_s[traffic.burst.resolution_ok]
+    if resolved.size < SCALES_WANTED:
+        scales = ", ".join(f"{scale:g} s" for scale in resolved)
+        yield f"{workload.name}: the log resolves bursts only at {scales}; that dispersion is used at every scale"
+
+
+def _price_caveats(decision: Decision, today: dt.date) -> Iterable[str]:
+    for offer in sorted({c.offer for c in decision.columns}, key=lambda o: o.id):
+        age = (today - offer.as_of).days
+        if age > OLD_PRICE_DAYS:
+            yield f"{offer.id}: the price is {age} days old ({offer.as_of}); confirm it before signing"
+
+
+def _supply_caveats(data: ProgramData, decision: Decision) -> Iterable[str]:
+    """Bought without a stock or quota row, or outside a regional quota because the offer names no region."""
+    for offer in data.offers:
+        count = decision.instances.get(offer.id, 0)
+        if not count:
+            continue
+        if not any(quota_covers(q, offer) for q in data.quotas):
+            gpus = int(offer.gpus_per_instance) * count
+            yield f"{offer.id}: no stock or quota row limits it; that {gpus} GPUs can be had is not confirmed"
+        for quota in data.quotas:
+            if quota.region and not offer.region and quota_covers(quota.model_copy(update={"region": ""}), offer):
+                yield f"quota '{quota.name}' is for {quota.region}; {offer.id} names no region and is not counted"
