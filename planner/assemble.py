@@ -244,7 +244,7 @@ def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
     text += ", and there must be one" if need.replicas == 1 else f"; one fewer breaks: {binding}"
     if runner is None:
         return text + "; nothing else is feasible"
-    return f"{text}; next best: {runner.description}, {runner.extra_usd:+,.0f} USD"
+    return f"{text}; next best: {runner.description}"
 
 
 def _memory(sizing: Sizing) -> PoolMemory:
@@ -369,6 +369,7 @@ def _purchases(context: Context, decision: Decision) -> tuple[Purchase, ...]:
                 hours=hours,
                 usd=count * offer.usd_per_h * hours,
                 price_as_of=offer.as_of,
+                price_kind=offer.price_kind.value,
                 source_url=offer.source_url,
                 notes=offer.notes,
             )
@@ -395,18 +396,16 @@ def _totals(pools: Sequence[Pool], purchases: Sequence[Purchase]) -> PlanTotals:
 
 def _quotas(context: Context, purchases: Sequence[Purchase]) -> tuple[QuotaUse, ...]:
     bought = {p.offer_id: p.gpus_bought for p in purchases}
-    rows = [
-        QuotaUse(
-            name=quota.name,
-            used=float(sum(bought.get(o.id, 0) for o in context.data.offers if quota_covers(quota, o))),
-            limit=float(quota.max_gpus),
-            unit="GPUs",
-        )
-        for quota in context.data.quotas
-    ]
+    rows = []
+    for quota in context.data.quotas:
+        covered = tuple(o.id for o in context.data.offers if o.id in bought and quota_covers(quota, o))
+        used = float(sum(bought[offer] for offer in covered))
+        rows.append(QuotaUse(name=quota.name, offers=covered, used=used, limit=float(quota.max_gpus), unit="GPUs"))
     if context.data.budget_usd is not None:
         spent = sum(p.usd for p in purchases)
-        rows.append(QuotaUse(name="budget", used=spent, limit=context.data.budget_usd, unit="USD"))
+        rows.append(
+            QuotaUse(name="budget", offers=tuple(bought), used=spent, limit=context.data.budget_usd, unit="USD")
+        )
     return tuple(rows)
 
 

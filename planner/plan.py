@@ -229,6 +229,8 @@ class Purchase(Frozen):
     hours: float
     usd: float
     price_as_of: dt.date
+    price_kind: str
+    """``list``, or what else the price is (marketplace, gpu_only, estimate)."""
     source_url: str
     notes: str = ""
 
@@ -237,6 +239,8 @@ class QuotaUse(Frozen):
     """A quota, stock or budget row and what the plan takes of it."""
 
     name: str
+    offers: tuple[str, ...]
+    """Bought offers that it limits (all of them for a budget)."""
     used: float
     limit: float
     unit: str

@@ -98,6 +98,7 @@ def _dates(catalog: Catalog, as_of: dt.date, problems: Problems) -> None:
         *((catalog.root / "providers.csv", p.provider, p.as_of) for p in catalog.providers),
         *((catalog.root / "models" / "sources.csv", m.file, m.as_of) for m in catalog.model_sources.values()),
         *((catalog.root / "models" / "sources.csv", m.file, m.as_of) for m in catalog.quant_sources.values()),
+        *((catalog.root / "models" / "aliases.csv", a.alias, a.as_of) for a in catalog.aliases.values()),
     ]
     late: dict[Path, list[tuple[str, dt.date]]] = {}
     for path, entry, date in dated:

@@ -204,11 +204,22 @@ class EngineFacts(Frozen):
         return self.rules
 
 
+_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:\.?(?:a|b|rc|post|dev)\d{0,6})*(?:\+[\w.]{1,40})?", re.ASCII)
+
+
 def version_key(version: str) -> tuple[int, ...]:
-    """``0.11.0`` as numbers, for ordering; text after the numbers is ignored."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
+    """``0.11.0`` as numbers, for ordering; a suffix such as ``rc1`` or ``.post2`` is ignored.
+
+    Raises
+    ------
+    InputError
+        If the text is no version.
+    """
+    match = _VERSION.fullmatch(version.strip())
     if not match:
-        raise InputError(Problem("--engine-version", f"{version!r} is not a version", "Write it like 0.33.0"))
+        raise InputError(
+            Problem("engine", f"{version!r:.60} is not a version", "Write it like 0.33.0", field="version")
+        )
     parts = [int(part) for part in match.group(1).split(".")]
     return tuple(parts + [0] * (3 - len(parts)))
 
@@ -250,19 +261,32 @@ def find_engine(engines: tuple[EngineFacts, ...], name: str, version: str = "") 
     known = [facts for facts in engines if facts.name == name]
     if not known:
         names = ", ".join(sorted({facts.name for facts in engines}))
-        raise InputError(Problem("engine", f"{name!r} is not in the catalogue", f"Choose one of: {names}"))
+        raise InputError(
+            Problem("engine", f"{name!r} is not in the catalogue", f"Choose one of: {names}", field="name")
+        )
     if not version:
         return known[-1]
-    older = [facts for facts in known if version_key(facts.version) <= version_key(version)]
+    wanted = version_key(version)
+    older = [facts for facts in known if version_key(facts.version) <= wanted]
     if not older:
         raise InputError(
             Problem(
-                "engine version",
+                "engine",
                 f"{name} {version} is older than every version in the catalogue",
                 f"Choose {known[0].version} or newer",
+                field="version",
             )
         )
     return older[-1]
+
+
+def substitution(engines: tuple[EngineFacts, ...], facts: EngineFacts, asked: str) -> str:
+    """What to tell a user whose version is not listed; empty where it is, or where none was asked for."""
+    if not asked or version_key(asked) == version_key(facts.version):
+        return ""
+    newest = max(version_key(known.version) for known in engines if known.name == facts.name)
+    why = "newer than every version in the catalogue" if version_key(asked) > newest else "not in the catalogue"
+    return f"engine facts of {facts.name} {facts.version} are used for {asked}, which is {why}"
 
 
 def _versions(path: Path, raw: Mapping[str, Any], problems: Problems) -> list[EngineFacts]:
@@ -273,9 +297,12 @@ def _versions(path: Path, raw: Mapping[str, Any], problems: Problems) -> list[En
         problems.add(str(path), f"unknown engine {name!r}", "Write vllm or sglang", field="engine")
         return []
     found = []
+    facts = _dated(path, raw, problems)
     for entry in raw.get("version", ()):
         version = str(entry.get("id", ""))
-        values, sources = _facts_at(path, raw, version, problems)
+        if not _is_version(path, version, "version", problems):
+            continue
+        values, sources = _facts_at(path, facts, version, problems)
         try:
             found.append(
                 EngineFacts.model_validate(
@@ -295,12 +322,28 @@ def _versions(path: Path, raw: Mapping[str, Any], problems: Problems) -> list[En
     return found
 
 
+def _is_version(path: Path, text: str, row: str, problems: Problems) -> bool:
+    if _VERSION.fullmatch(text):
+        return True
+    problems.add(str(path), f"{text!r} is not a version", "Write it like 0.33.0", row=row)
+    return False
+
+
+def _dated(path: Path, raw: Mapping[str, Any], problems: Problems) -> list[Mapping[str, Any]]:
+    """The facts of a file whose ``since`` is a version; the others are noted."""
+    return [
+        fact
+        for fact in raw.get("fact", ())
+        if _is_version(path, str(fact.get("since")), f"fact {fact.get('name')}", problems)
+    ]
+
+
 def _facts_at(
-    path: Path, raw: Mapping[str, Any], version: str, problems: Problems
+    path: Path, facts: list[Mapping[str, Any]], version: str, problems: Problems
 ) -> tuple[dict[str, Any], dict[str, FactSource]]:
     """Value and source of each fact that holds at ``version``."""
     chosen: dict[str, Mapping[str, Any]] = {}
-    for fact in raw.get("fact", ()):
+    for fact in facts:
         name, since = str(fact.get("name")), str(fact.get("since"))
         if version_key(since) > version_key(version):
             continue

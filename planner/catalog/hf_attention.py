@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from planner.catalog.hf_fields import HEAD_DIM, KV_HEADS, Fields
+from planner.catalog.hf_fields import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, Fields
 from planner.catalog.hf_windows import Windows
 from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
 from planner.errors import InputError, Problem
@@ -55,7 +55,19 @@ def kv_heads(fields: Fields) -> int:
 
 def head_dim(fields: Fields) -> int:
     """Stated head dimension, else hidden size over query heads."""
-    return fields.optional_integer(*HEAD_DIM) or fields.hidden // fields.heads
+    stated = fields.optional_integer(*HEAD_DIM, least=1)
+    if not stated and fields.hidden % fields.heads and not fields.noted(*HIDDEN, *HEADS):
+        fields.note("head_dim", f"is missing, and hidden size {fields.hidden} is no multiple of {fields.heads} heads")
+    return stated or max(1, fields.hidden // fields.heads)
+
+
+def shared_heads(fields: Fields, heads: int, kv: int, key: str = KV_HEADS[0]) -> int:
+    """KV heads, noted where they do not share the query heads evenly (then as many as those)."""
+    if kv >= 1 and heads % kv == 0:
+        return kv
+    if not fields.noted(*HEADS, *KV_HEADS, key):
+        fields.note(key, f"{kv} KV heads cannot be shared by {heads} query heads", "Write a divisor of the query heads")
+    return heads
 
 
 def grouped_query(
@@ -66,11 +78,8 @@ def grouped_query(
     Per layer: ``hidden x heads x d + 2 x hidden x kv_heads x d + heads x d x hidden``.
     ``qk_norm``: ``""``, ``"head"`` (one vector of d each), ``"full"`` (one per head and dimension).
     """
-    hidden, heads, kv, dim, layers = fields.hidden, fields.heads, kv_heads(fields), head_dim(fields), fields.layers
-    if kv < 1 or heads % kv or dim < 1:
-        message = f"{heads} query heads cannot share {kv} KV heads of size {dim}"
-        fix = "Check num_attention_heads, num_key_value_heads and head_dim"
-        raise InputError(Problem(fields.model_id, message, fix, field="num_key_value_heads"))
+    hidden, heads, dim, layers = fields.hidden, fields.heads, head_dim(fields), fields.layers
+    kv = shared_heads(fields, heads, kv_heads(fields))
     keys_values = 2 * hidden * kv * dim
     small = 0
     if qkv_bias:
@@ -100,21 +109,22 @@ def grouped_query(
 
 def latent_if_ranked(fields: Fields, windows: Windows) -> Attention:
     """Latent attention, or plain multi-head attention where ``kv_lora_rank`` is null (deepseek-vl2-tiny)."""
-    if fields.get("kv_lora_rank"):
+    if fields.optional_integer("kv_lora_rank", least=1):
         return latent(fields, windows)
     bias = fields.flag("attention_bias")
     return grouped_query(fields, windows, qkv_bias=bias, output_bias=bias, qk_norm="", sinks=False)
 
 
-def latent(fields: Fields, windows: Windows) -> Attention:
+def latent(fields: Fields, windows: Windows, default_value_dim: int = 0) -> Attention:
     """Multi-head latent attention: one vector of ``kv_lora_rank + qk_rope_head_dim`` a token and layer.
 
     DeepSeek-V2 (arXiv 2405.04434). The down-projections are whole on every rank; query and key/value
-    up-projections and the output are split by heads.
+    up-projections and the output are split by heads. ``default_value_dim`` stands in for a missing ``v_head_dim``.
     """
     hidden, heads, layers = fields.hidden, fields.heads, len(windows)
     rank, rope = fields.integer("kv_lora_rank"), fields.integer("qk_rope_head_dim")
-    nope, value = fields.integer("qk_nope_head_dim"), fields.integer("v_head_dim")
+    nope = fields.integer("qk_nope_head_dim")
+    value = fields.optional_integer("v_head_dim", least=1) or default_value_dim or fields.integer("v_head_dim")
     query_rank = fields.optional_integer("q_lora_rank")
     down = hidden * (rank + rope) + hidden * query_rank
     query_up = (query_rank or hidden) * heads * (nope + rope)
@@ -136,9 +146,10 @@ def latent(fields: Fields, windows: Windows) -> Attention:
 def expanded_latent(fields: Fields, windows: Windows) -> Attention:
     """Latent weights whose cache the engine keeps expanded per head (MiniCPM3: 40 heads x 96).
 
-    vLLM caches both keys and values at the query/key head size, ``qk_nope_head_dim + qk_rope_head_dim``.
+    vLLM caches both keys and values at the query/key head size, ``qk_nope_head_dim + qk_rope_head_dim``. A config that
+    leaves ``v_head_dim`` out means hidden size over heads.
     """
-    shape, layers = latent_weights(fields, windows), len(windows)
+    shape, layers = latent(fields, windows, max(1, fields.hidden // fields.heads)), len(windows)
     dim = fields.integer("qk_nope_head_dim") + fields.integer("qk_rope_head_dim")
     heads = fields.heads
     return Attention(
@@ -152,15 +163,6 @@ def expanded_latent(fields: Fields, windows: Windows) -> Attention:
         replicated=shape.replicated,
         small=shape.small,
     )
-
-
-def latent_weights(fields: Fields, windows: Windows) -> Attention:
-    """Latent attention of a config that may leave ``v_head_dim`` out (then hidden over heads, as MiniCPM3)."""
-    if fields.get("v_head_dim"):
-        return latent(fields, windows)
-    text = {**fields.text, "v_head_dim": fields.hidden // fields.heads}
-    filled = Fields(text, fields.model_id, {fields.model_type: fields.defaults})
-    return latent(filled, windows)
 
 
 INDEXER_BYTES = 128 + 4
@@ -192,7 +194,7 @@ def sparse_latent(fields: Fields, windows: Windows) -> Attention:
 
 def indexer_layers(fields: Fields, layers: int) -> int:
     """Layers with an indexer of their own: those typed ``full``, or all where the config shares none."""
-    types = fields.get("indexer_types")
+    types = fields.per_layer("indexer_types")
     if types:
         return sum(1 for kind in types if kind == "full")
     if fields.optional_integer("index_topk_freq", default=1) > 1:
@@ -253,8 +255,9 @@ def gemma4(fields: Fields, windows: Windows) -> Attention:
         message = "shares caches between layers or adds per-layer embeddings (Gemma-4 E models), which is not supported"
         raise InputError(Problem(fields.model_id, message, "Choose another model", field="num_kv_shared_layers"))
     heads, local, wide = fields.heads, head_dim(fields), fields.integer("global_head_dim", "head_dim")
-    kv = kv_heads(fields)
-    wide_kv = fields.optional_integer("num_global_key_value_heads", default=kv)
+    kv = shared_heads(fields, heads, kv_heads(fields))
+    wide_kv = fields.optional_integer("num_global_key_value_heads", default=kv, least=1)
+    wide_kv = shared_heads(fields, heads, wide_kv, "num_global_key_value_heads")
     full, sliding = Heads(heads, wide_kv, wide, wide), Heads(heads, kv, local, local)
     return two_shapes(fields, windows, full, sliding, (2 * wide + 1, 2 * local + 1))
 
@@ -262,14 +265,19 @@ def gemma4(fields: Fields, windows: Windows) -> Attention:
 def mimo_v2(fields: Fields, _: Windows) -> Attention:
     """MiMo-V2: ``hybrid_layer_pattern`` marks sliding layers by 1; keys and values differ in size."""
     window = fields.integer("sliding_window")
-    windows: Windows = [window if mark else None for mark in fields.get("hybrid_layer_pattern")]
+    pattern = fields.per_layer("hybrid_layer_pattern")
+    if not pattern:
+        fields.note("hybrid_layer_pattern", "is missing")
+    windows: Windows = [window if mark else None for mark in pattern]
     value = fields.integer("v_head_dim")
-    full = Heads(fields.heads, kv_heads(fields), head_dim(fields), value)
+    full = Heads(fields.heads, shared_heads(fields, fields.heads, kv_heads(fields)), head_dim(fields), value)
+    heads = fields.optional_integer("swa_num_attention_heads", default=fields.heads, least=1)
+    kv = fields.optional_integer("swa_num_key_value_heads", default=full.kv, least=1)
     sliding = Heads(
-        fields.optional_integer("swa_num_attention_heads", default=fields.heads),
-        fields.optional_integer("swa_num_key_value_heads", default=full.kv),
-        fields.optional_integer("swa_head_dim", default=full.key_dim),
-        fields.optional_integer("swa_v_head_dim", default=value),
+        heads,
+        shared_heads(fields, heads, kv, "swa_num_key_value_heads"),
+        fields.optional_integer("swa_head_dim", default=full.key_dim, least=1),
+        fields.optional_integer("swa_v_head_dim", default=value, least=1),
     )
     sinks = fields.heads if fields.flag("add_swa_attention_sink_bias") else 0
     return two_shapes(fields, windows, full, sliding, (0, sinks))

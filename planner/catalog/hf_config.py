@@ -13,7 +13,8 @@ from typing import Any
 
 from planner.catalog import hf_attention, hf_mlp, hf_windows
 from planner.catalog.hf_attention import Attention
-from planner.catalog.hf_fields import Fields
+from planner.catalog.hf_check import check_form
+from planner.catalog.hf_fields import CHECK_FILE, MOST, Fields, is_whole, shown
 from planner.catalog.hf_mlp import FeedForward
 from planner.catalog.hf_quant import StoredWeights, stored_weights
 from planner.catalog.hf_vision import encoder_size, vision_parameters
@@ -218,26 +219,35 @@ def read_model_shape(
     Raises
     ------
     InputError
-        If the model type is not supported, or a value is missing that has no default.
+        If the model type is not supported; else listing every value that is unusable, or missing without a default.
     """
     defaults = class_defaults or {}
     fields = Fields(config, model_id, defaults.get("defaults", defaults))
     traits = _traits(fields)
-    fields.check_required()
+    check_form(fields)
+    shape = fields.problems.attempt(lambda: _read(fields, traits, quant_config))
+    fields.problems.raise_if_any()
+    assert shape is not None
+    return shape
+
+
+def _read(fields: Fields, traits: Traits, quant_config: Mapping[str, Any] | None) -> ModelShape | None:
+    """The shape; ``None`` where reading fails over a value that is noted already."""
     try:
         return _shape(fields, traits, quant_config)
-    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        message = f"config.json does not have the form of model type {fields.model_type!r} ({error})"
-        raise InputError(Problem(model_id, message, "Check the file against the model's repository")) from error
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        if fields.problems.found:
+            return None
+        message = f"does not have the form of model type {fields.model_type!r} ({error})"
+        raise InputError(Problem(fields.place, message, CHECK_FILE)) from error
 
 
 def _shape(fields: Fields, traits: Traits, quant_config: Mapping[str, Any] | None) -> ModelShape:
-    config = fields.outer
     attention = _attention(fields, traits)
     mlp = traits.mlp(fields, _is(fields, traits.mlp_bias))
-    stored = stored_weights(config, fields.text, quant_config)
+    stored = stored_weights(fields, quant_config)
     parameters = _parameters(fields, traits, attention, mlp)
-    architectures = config.get("architectures") or fields.text.get("architectures") or ["unknown"]
+    architectures = fields.outer.get("architectures") or fields.text.get("architectures") or ["unknown"]
     return ModelShape(
         id=fields.model_id,
         architecture=str(architectures[0]),
@@ -293,33 +303,53 @@ def longest(fields: Fields) -> int:
         "max_seq_length",
         "seq_len",
     )
-    stated = [int(value) for name in names if (value := fields.text.get(name))]
-    override = fields.text.get("model_max_length")
+    stated = [value for name in names if fields.states(name) and (value := fields.optional_integer(name))]
+    override = fields.optional_integer("model_max_length")
     if override:
-        stated = [int(override)]
+        stated = [override]
     length = min(stated) if stated else fields.optional_integer("max_position_embeddings", default=0)
     if not length:
-        raise InputError(
-            Problem(fields.model_id, "config.json states no longest context", "Add it", field="max_position_embeddings")
-        )
-    return int(length * _rope_factor(fields))
+        fields.note("max_position_embeddings", "states no longest context", "Add it")
+    longest = length * _rope_factor(fields)
+    if longest > MOST:
+        fields.note("rope_scaling", f"stretches the longest context to {longest:.3g} tokens")
+    return int(min(longest, MOST))
 
 
 def _rope_factor(fields: Fields) -> float:
-    scaling = fields.text.get("rope_scaling") or fields.text.get("rope_parameters") or {}
-    kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
+    scaling = _rope_scaling(fields)
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if not isinstance(kind, str):
+        fields.note("rope_scaling.rope_type", f"is no name (got {shown(kind)})")
     if kind not in ("linear", "dynamic") or fields.model_type.startswith("gemma3"):
         return 1.0
-    return float(scaling.get("factor") or 1.0)
+    factor = scaling.get("factor", 1.0)
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= MOST:
+        fields.note("rope_scaling.factor", f"is no number above 0 (got {shown(factor)})")
+        return 1.0
+    return float(factor)
+
+
+def _rope_scaling(fields: Fields) -> Mapping[str, Any]:
+    """The rope settings; empty where there are none, or where they are noted as no object."""
+    for key in ("rope_scaling", "rope_parameters"):
+        stated = fields.text.get(key)
+        if stated and isinstance(stated, Mapping):
+            return stated
+    return {}
 
 
 def _longrope_original(fields: Fields) -> int | None:
     """``original_max_position_embeddings`` of a LongRoPE model."""
-    scaling = fields.text.get("rope_scaling") or fields.text.get("rope_parameters") or {}
+    scaling = _rope_scaling(fields)
     if str(scaling.get("rope_type") or scaling.get("type")) not in ("longrope", "su"):
         return None
-    stated = scaling.get("original_max_position_embeddings") or fields.get("original_max_position_embeddings")
-    return int(stated) if stated else None
+    key = "original_max_position_embeddings"
+    stated = scaling.get(key, fields.get(key))
+    if stated is not None and not (is_whole(stated) and 0 < stated <= MOST):
+        fields.note(key, f"is no whole number from 1 to {MOST:,} (got {shown(stated)})")
+        return None
+    return None if stated is None else int(stated)
 
 
 def _traits(fields: Fields) -> Traits:

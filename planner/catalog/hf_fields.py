@@ -1,15 +1,17 @@
 """The text part of a Hugging Face config, read as the engine sees it: nested configs, aliases, class defaults.
 
 Three rules decide a value: a key with a value wins; a key that is explicitly ``null`` means "none" and beats the
-class default; an absent key means the default of the transformers config class.
+class default; an absent key means the default of the transformers config class. Sizes without which there is no model
+(`Fields.integer`) are an exception: transformers writes them into every ``config.json`` and leaves only nested configs
+short (as differences from their class), so only there their class default is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import Problems
 
 NESTED_TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -32,9 +34,19 @@ EXPERTS_PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_k", "top_k
 FOUR_TIMES_HIDDEN = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gptj", "phi-msft"})
 """Model types whose MLP is four times the hidden size unless stated."""
 
+ESSENTIAL = frozenset((*HIDDEN, *LAYERS, *HEADS, *VOCABULARY))
+"""Keys of every language model."""
+MOST = 2**31 - 1
+"""Largest whole number that any key may hold: what the engines' own 32-bit sizes hold."""
+MOST_LAYERS = 10_000
+DEEPEST_NESTING = 4
+CHECK_FILE = "Check the file against the model's repository"
+
 
 class Fields:
-    """Values of one text config.
+    """Values of one text config. What cannot be used is noted, and a harmless value read instead.
+
+    A caller that has read everything it needs ends with ``problems.raise_if_any()``: all bad keys in one message.
 
     Parameters
     ----------
@@ -48,6 +60,7 @@ class Fields:
 
     def __init__(self, config: Mapping[str, Any], model_id: str, class_defaults: Mapping[str, Any]) -> None:
         self.model_id = model_id
+        self.place = model_id if model_id.endswith(".json") else f"{model_id} config.json"
         self.outer = config
         self.text, self.nested_in = text_config(config)
         self.model_type = str(self.text.get("model_type") or config.get("model_type") or "")
@@ -55,8 +68,18 @@ class Fields:
         self.defaults: Mapping[str, Any] = class_defaults.get(self.model_type) or {}
         self.outer_defaults: Mapping[str, Any] = class_defaults.get(self.outer_type) or {}
         self.defaults_used: set[str] = set()
+        self.problems = Problems()
 
-    def get(self, *names: str, default: Any = None) -> Any:
+    def note(self, field: str, message: str, fix: str = CHECK_FILE) -> None:
+        """Note what is wrong with a key, once."""
+        if not self.noted(field):
+            self.problems.add(self.place, message, fix, field=field)
+
+    def noted(self, *fields: str) -> bool:
+        """Whether something is wrong with one of the keys."""
+        return any(problem.field in fields for problem in self.problems.found)
+
+    def get(self, *names: str, default: Any = None, class_default: bool = True) -> Any:
         """First of ``names`` that the config states; then the class default; then ``default``.
 
         An explicit ``null`` stops the class default of that name from applying.
@@ -67,7 +90,7 @@ class Fields:
                 if self.text[name] is not None:
                     return self.text[name]
                 null = True
-        if null:
+        if null or not class_default:
             return default
         for name in names:
             if self.defaults.get(name) is not None:
@@ -80,64 +103,57 @@ class Fields:
         return name in self.text
 
     def integer(self, *names: str) -> int:
-        """A whole number above 0 that must be there.
+        """A whole number above 0 that must be there; 1 where it is noted as missing or unusable."""
+        return self._whole(names, self.get(*names, class_default=bool(self.nested_in)), least=1) or 1
 
-        Raises
-        ------
-        InputError
-            If neither the config nor the class default has it, or it is no whole number above 0.
-        """
-        value = self._whole(self.get(*names), names[0])
-        if value is None or value < 1:
-            raise InputError(self._unusable(names, self.get(*names)))
-        return value
+    def optional_integer(self, *names: str, default: int = 0, least: int = 0) -> int:
+        """A whole number of at least ``least``; ``default`` where the config is silent or the value unusable."""
+        value = self.get(*names)
+        whole = None if value is None else self._whole(names, value, least)
+        return default if whole is None else whole
 
-    def optional_integer(self, *names: str, default: int = 0) -> int:
-        """A whole number, or ``default`` where the config is silent.
-
-        Raises
-        ------
-        InputError
-            If the config states something else than a whole number of at least 0.
-        """
-        value = self._whole(self.get(*names), names[0])
-        if value is not None and value < 0:
-            raise InputError(self._unusable(names, value))
-        return default if value is None else value
-
-    def check_required(self) -> None:
-        """The sizes that every model needs, checked together.
-
-        Raises
-        ------
-        InputError
-            Listing every one that is missing or unusable.
-        """
-        problems: list[Problem] = []
-        for names in (HIDDEN, LAYERS, HEADS, VOCABULARY):
-            try:
-                self.integer(*names)
-            except InputError as error:
-                problems.extend(error.problems)
-        if problems:
-            raise InputError(problems)
-
-    def _whole(self, value: Any, name: str) -> int | None:
+    def _whole(self, names: tuple[str, ...], value: Any, least: int) -> int | None:
+        stated = next((name for name in names if self.text.get(name) is not None), names[0])
         if value is None:
+            if not (self.nested_in and self.noted(self.nested_in)):
+                self.note(stated, "is missing", f"Add one of: {', '.join(names)}")
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
-            raise InputError(self._unusable((name,), value))
+        most = MOST_LAYERS if LAYERS[0] in names else MOST
+        if not is_whole(value) or not least <= value <= most:
+            self.note(stated, f"is no whole number from {least} to {most:,} (got {shown(value)})")
+            return None
         return int(value)
-
-    def _unusable(self, names: tuple[str, ...], value: Any) -> Problem:
-        found = "is missing" if value is None else f"is no usable whole number (got {value!r:.40})"
-        fix = f"Add one of: {', '.join(names)}" if value is None else "Check the file against the model's repository"
-        stated = next((name for name in names if name in self.text), names[0])
-        return Problem(self.model_id, f"config.json: {found}", fix, field=stated)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value."""
-        return bool(self.get(name, default=default))
+        return self._truth(name, self.get(name, default=default), default)
+
+    def _truth(self, name: str, value: Any, default: bool) -> bool:
+        if isinstance(value, bool):
+            return value
+        self.note(name, f"is neither true nor false (got {shown(value)})")
+        return default
+
+    def items(self, *names: str) -> Sequence[Any]:
+        """A list; empty where the config is silent."""
+        value = self.get(*names)
+        if value is not None and not isinstance(value, list | tuple):
+            self.note(names[0], f"is no list (got {shown(value)})")
+        return value if isinstance(value, list | tuple) else ()
+
+    def per_layer(self, *names: str) -> Sequence[Any]:
+        """A list with one entry per layer; empty where the config is silent."""
+        found = self.items(*names)
+        if found and len(found) != self.layers:
+            self.note(names[0], f"has {len(found)} entries for {self.layers} layers")
+        return found
+
+    def table(self, *names: str) -> Mapping[str, Any]:
+        """An object; empty where the config is silent."""
+        value = self.get(*names)
+        if value is not None and not isinstance(value, Mapping):
+            self.note(names[0], f"is no object (got {shown(value)})")
+        return value if isinstance(value, Mapping) else {}
 
     @property
     def hidden(self) -> int:
@@ -157,7 +173,7 @@ class Fields:
     @property
     def vocabulary(self) -> int:
         """Rows of the embedding table."""
-        return self.integer(*reversed(VOCABULARY))
+        return self.integer(*(VOCABULARY if self.text.get("padded_vocab_size") is None else reversed(VOCABULARY)))
 
     @property
     def feed_forward(self) -> int:
@@ -172,17 +188,34 @@ class Fields:
 
         A nested config that is silent falls back to the outer config's statement, then to the classes' defaults.
         """
+        name = "tie_word_embeddings"
         for stated in (self.text, self.outer):
-            if stated.get("tie_word_embeddings") is not None:
-                return bool(stated["tie_word_embeddings"])
-        return bool(self.defaults.get("tie_word_embeddings", self.outer_defaults.get("tie_word_embeddings", True)))
+            if stated.get(name) is not None:
+                return self._truth(name, stated[name], True)
+        return bool(self.defaults.get(name, self.outer_defaults.get(name, True)))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a JSON value is a whole number."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def shown(value: Any) -> str:
+    """The value as it is printed in a message, not longer than a few words."""
+    if isinstance(value, list | tuple | Mapping):
+        return "an object" if isinstance(value, Mapping) else "a list"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def text_config(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """The config of the language model and the key it was nested in (empty when it is the config itself)."""
-    for key in NESTED_TEXT_CONFIGS:
-        nested = config.get(key)
-        if isinstance(nested, Mapping):
-            inner, _ = text_config(nested)
-            return inner, key
-    return config, ""
+    inner, outermost = config, ""
+    for _ in range(DEEPEST_NESTING):
+        key = next((key for key in NESTED_TEXT_CONFIGS if isinstance(inner.get(key), Mapping)), "")
+        if not key:
+            break
+        inner, outermost = inner[key], outermost or key
+    return inner, outermost

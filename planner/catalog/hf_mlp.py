@@ -53,7 +53,7 @@ def mixture(fields: Fields, bias: bool) -> FeedForward:
     """
     hidden, layers = fields.hidden, fields.layers
     experts = fields.integer(*EXPERTS)
-    width = fields.optional_integer("moe_intermediate_size") or fields.feed_forward
+    width = fields.optional_integer("moe_intermediate_size", least=1) or fields.feed_forward
     shared, shared_gate = shared_width(fields, width)
     sparse = moe_layer_count(fields, layers)
     dense_width = fields.optional_integer("dense_intermediate_size", "intermediate_size_mlp") or fields.feed_forward
@@ -90,21 +90,21 @@ def shared_width(fields: Fields, expert_width: int) -> tuple[int, int]:
 
 def moe_layer_count(fields: Fields, layers: int) -> int:
     """Layers that hold routed experts, by whichever way the config says it."""
-    frequency = fields.get("moe_layer_freq", "moe_layers_freq")
-    if isinstance(frequency, list):
-        return sum(1 for entry in frequency[:layers] if entry)
+    if isinstance(fields.get("moe_layer_freq", "moe_layers_freq"), list):
+        return sum(1 for entry in fields.per_layer("moe_layer_freq", "moe_layers_freq") if entry)
+    frequency = fields.optional_integer("moe_layer_freq", "moe_layers_freq")
     if fields.model_type == "ernie4_5_moe":
         first = fields.optional_integer("moe_layer_start_index", default=1)
-        last = fields.optional_integer("moe_layer_end_index", default=layers - 1)
+        last = fields.optional_integer("moe_layer_end_index", default=layers - 1, least=-1)
         last = layers - 1 if last < 0 else last
-        step = fields.optional_integer("moe_layer_interval", default=1)
+        step = fields.optional_integer("moe_layer_interval", default=1, least=1)
         return sum(1 for layer in range(layers) if first <= layer <= last and (layer + 1) % step == 0)
     if fields.model_type == "llama4_text":
         step = fields.optional_integer("interleave_moe_layer_step", default=1)
         return layers // step if step else 0
-    dense_layers = set(fields.get("mlp_only_layers") or ())
+    dense_layers = {layer for layer in fields.items("mlp_only_layers") if isinstance(layer, int)}
     first = fields.optional_integer("first_k_dense_replace")
-    every = int(frequency or fields.optional_integer("decoder_sparse_step", default=1) or 1)
+    every = frequency or fields.optional_integer("decoder_sparse_step", default=1) or 1
     offset = 0 if frequency else 1
     return sum(
         1 for layer in range(layers) if layer >= first and layer not in dense_layers and (layer + offset) % every == 0

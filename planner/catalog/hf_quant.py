@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.catalog.hf_fields import Fields, is_whole, shown
+
 
 @dataclass(frozen=True)
 class StoredWeights:
@@ -27,13 +29,16 @@ class StoredWeights:
     notes: tuple[str, ...] = ()
 
 
-def stored_weights(
-    config: Mapping[str, Any], text: Mapping[str, Any], companion: Mapping[str, Any] | None
-) -> StoredWeights:
+MOST_GROUP = 2**16
+"""Largest block side or group that a quantised checkpoint may state."""
+
+
+def stored_weights(fields: Fields, companion: Mapping[str, Any] | None) -> StoredWeights:
     """Read the storage format; a format that is not modelled is named, never guessed."""
+    config, text = fields.outer, fields.text
     stated = config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config")
     if isinstance(stated, Mapping):
-        return _from_config(stated)
+        return _from_config(fields, stated)
     if companion:
         inner = companion.get("quantization", companion)
         return _from_modelopt(inner if isinstance(inner, Mapping) else {})
@@ -42,36 +47,57 @@ def stored_weights(
     return StoredWeights()
 
 
-def _from_config(stated: Mapping[str, Any]) -> StoredWeights:
+def _from_config(fields: Fields, stated: Mapping[str, Any]) -> StoredWeights:
     method = str(stated.get("quant_method") or "").lower()
     if not method:
         return StoredWeights(notes=("quantization_config names no quant_method: weights are loaded at 16 bits",))
     if method in ("modelopt", "modelopt_fp4") or stated.get("moe_quant_algo"):
         return _from_modelopt(stated)
     if method == "fp8":
-        block = stated.get("weight_block_size")
-        return StoredWeights("fp8", block=(int(block[0]), int(block[1])) if block else None)
+        return StoredWeights("fp8", block=_block(fields, stated.get("weight_block_size")))
     if method in ("awq", "gptq"):
-        return _from_int4(method, stated)
+        return _from_int4(fields, method, stated)
     if method == "mxfp4":
         return StoredWeights("mxfp4", group_size=32)
-    return _from_compressed_tensors(stated) if method == "compressed-tensors" else _unsupported(method)
+    return _from_compressed_tensors(fields, stated) if method == "compressed-tensors" else _unsupported(method)
 
 
-def _from_int4(method: str, stated: Mapping[str, Any]) -> StoredWeights:
+def _block(fields: Fields, sides: Any) -> tuple[int, int] | None:
+    if sides is None:
+        return None
+    if isinstance(sides, list | tuple) and len(sides) == 2:
+        rows, columns = sides
+        if is_whole(rows) and is_whole(columns) and 1 <= rows <= MOST_GROUP and 1 <= columns <= MOST_GROUP:
+            return int(rows), int(columns)
+    field = "quantization_config.weight_block_size"
+    fields.note(field, f"is no pair of whole numbers from 1 to {MOST_GROUP:,} (got {shown(sides)})")
+    return None
+
+
+def _from_int4(fields: Fields, method: str, stated: Mapping[str, Any]) -> StoredWeights:
     bits = stated.get("bits", stated.get("w_bit", 4))
     group = stated.get("group_size", stated.get("q_group_size", 128))
-    if bits != 4 or not isinstance(group, int) or group <= 0:
-        return _unsupported(f"{method} with {bits} bits and group {group}")
-    return StoredWeights(f"int4-{method}", group_size=group, activation_order=bool(stated.get("desc_act")))
+    if bits != 4 or not isinstance(group, int) or not 0 < group <= MOST_GROUP:
+        return _unsupported(f"{method} with {shown(bits)} bits and group {shown(group)}")
+    ordered = stated.get("desc_act")
+    if ordered is not None and not isinstance(ordered, bool):
+        fields.note("quantization_config.desc_act", f"is neither true nor false (got {shown(ordered)})")
+    return StoredWeights(f"int4-{method}", group_size=group, activation_order=ordered is True)
 
 
-def _from_compressed_tensors(stated: Mapping[str, Any]) -> StoredWeights:
+def _from_compressed_tensors(fields: Fields, stated: Mapping[str, Any]) -> StoredWeights:
     groups = stated.get("config_groups")
-    weights = [group.get("weights") or {} for group in groups.values()] if isinstance(groups, Mapping) else []
+    tables = list(groups.values()) if isinstance(groups, Mapping) else []
+    weights = [(table.get("weights") if isinstance(table, Mapping) else table) or {} for table in tables]
+    if not all(isinstance(weight, Mapping) for weight in weights):
+        fields.note("quantization_config.config_groups", "holds something else than objects with weights")
+        return StoredWeights()
     if len(weights) == 1 and weights[0].get("type") == "float" and weights[0].get("num_bits") == 8:
-        scheme = stated.get("kv_cache_scheme")
-        kept = _keeps_attention(stated.get("ignore") or ())
+        scheme, ignored = stated.get("kv_cache_scheme"), stated.get("ignore") or ()
+        if not isinstance(ignored, list | tuple):
+            fields.note("quantization_config.ignore", f"is no list (got {shown(ignored)})")
+            ignored = ()
+        kept = _keeps_attention(ignored)
         return StoredWeights(
             "fp8",
             kv_fp8=isinstance(scheme, Mapping) and scheme.get("num_bits") == 8,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner.catalog.hf_fields import Fields
+from planner.catalog.hf_fields import Fields, is_whole
 
 Vision = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ def vision_parameters(fields: Fields) -> int | None:
     reader = TOWERS.get(fields.outer_type)
     try:
         return reader(fields, vision) if reader else None
-    except (KeyError, TypeError):
+    except (LookupError, TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -33,7 +33,7 @@ def encoder_size(fields: Fields) -> tuple[int | None, int | None] | None:
         return None
     layers = vision.get("num_hidden_layers", vision.get("vt_num_hidden_layers"))
     hidden = vision.get("hidden_size", vision.get("vt_hidden_size"))
-    return (int(layers) if layers else None, int(hidden) if hidden else None)
+    return (int(layers) if is_whole(layers) else None, int(hidden) if is_whole(hidden) else None)
 
 
 def _block(hidden: int, width: int, *, gated: bool, bias: bool, norm_bias: bool) -> int:

@@ -38,14 +38,16 @@ def typed_layers(period: int, *, full_last: bool = True) -> Callable[[Fields], W
 
     def windows(fields: Fields) -> Windows:
         window = fields.optional_integer("sliding_window") or None
-        types = fields.get("layer_types")
+        types = fields.per_layer("layer_types")
         if types:
             return [window if str(kind).startswith("sliding") else None for kind in types]
         pattern = fields.get("sliding_window_pattern", "_sliding_window_pattern")
-        if isinstance(pattern, str):
+        if isinstance(pattern, str) and pattern:
+            if set(pattern) - {"L", "G"}:
+                fields.note("sliding_window_pattern", f"is no pattern of L and G (got {pattern!r:.40})")
             cycle = [window if letter == "L" else None for letter in pattern]
             return [cycle[layer % len(cycle)] for layer in range(fields.layers)]
-        every = int(pattern) if pattern else period
+        every = fields.optional_integer("sliding_window_pattern", "_sliding_window_pattern", least=1) or period
         full = every - 1 if full_last else 0
         return [None if layer % every == full else window for layer in range(fields.layers)]
 
@@ -55,8 +57,8 @@ def typed_layers(period: int, *, full_last: bool = True) -> Callable[[Fields], W
 def chunks(fields: Fields) -> Windows:
     """Llama-4: ``no_rope_layers`` marks layers without rotary positions by 0; they keep everything, as every fourth."""
     chunk = fields.optional_integer("attention_chunk_size") or None
-    marks = fields.get("no_rope_layers")
+    marks = fields.per_layer("no_rope_layers")
     if marks:
         return [chunk if mark else None for mark in marks]
-    every = fields.optional_integer("no_rope_layer_interval", default=4)
+    every = fields.optional_integer("no_rope_layer_interval", default=4, least=1)
     return [None if (layer + 1) % every == 0 else chunk for layer in range(fields.layers)]

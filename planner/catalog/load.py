@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalog.csv_table import read_table
 from planner.catalog.gpu import Gpu
-from planner.catalog.models import QUANT_COMPANION, ModelSource, read_json_object, read_model_index
+from planner.catalog.models import (
+    QUANT_COMPANION,
+    ModelAlias,
+    ModelSource,
+    read_aliases,
+    read_json_object,
+    read_model_index,
+)
 from planner.catalog.offer import Offer
 from planner.catalog.offers import Provider, read_offers, read_providers
 from planner.errors import InputError, Problem, Problems
@@ -55,6 +62,8 @@ class Catalog:
         Where each model config comes from, by Hugging Face id.
     quant_sources
         The same for quantisation companions.
+    aliases
+        Ids whose config has the sizes of another one that is here.
     providers
         How providers that sell by the GPU fill one machine.
     """
@@ -65,6 +74,7 @@ class Catalog:
     model_sources: Mapping[str, ModelSource]
     quant_sources: Mapping[str, ModelSource]
     providers: tuple[Provider, ...] = ()
+    aliases: Mapping[str, ModelAlias] = field(default_factory=lambda: MappingProxyType({}))
 
     def gpu(self, gpu_id: str) -> Gpu:
         """One GPU, in any letter case.
@@ -100,7 +110,8 @@ class Catalog:
         Parameters
         ----------
         id_or_path
-            A catalogue id in any letter case, or a path to a config file or to the folder that holds ``config.json``.
+            A catalogue id or alias in any letter case, or a path to a config file or to the folder that holds
+            ``config.json``. An alias keeps its own id; a note says whose config was read.
         base
             Folder that a relative path starts from, tried before the working directory.
 
@@ -111,9 +122,20 @@ class Catalog:
         """
         from planner.catalog.hf_config import read_model_shape  # noqa: PLC0415  the readers load only when needed
 
-        config, companion, name = self._find_config(id_or_path, base)
-        quant = read_json_object(companion) if companion is not None else None
-        return read_model_shape(read_json_object(config), name, quant_config=quant, class_defaults=self._class_defaults)
+        alias = self._alias(id_or_path)
+        config, companion, name = self._find_config(alias.hf_id if alias else id_or_path, base)
+        problems = Problems()
+        quant = problems.attempt(lambda: read_json_object(companion)) if companion is not None else None
+        raw = problems.attempt(lambda: read_json_object(config))
+        problems.raise_if_any()
+        assert raw is not None
+        shape = read_model_shape(
+            raw, alias.alias if alias else name, quant_config=quant, class_defaults=self._class_defaults
+        )
+        return replace(shape, notes=(alias.note, *shape.notes)) if alias else shape
+
+    def _alias(self, wanted: str) -> ModelAlias | None:
+        return {name.casefold(): alias for name, alias in self.aliases.items()}.get(wanted.casefold())
 
     def _find_config(self, id_or_path: str, base: Path | None) -> tuple[Path, Path | None, str]:
         """Config file, quantisation companion, and the id to report."""
@@ -124,13 +146,12 @@ class Catalog:
             models = self.root / "models"
             return models / self.model_sources[known].file, models / quant.file if quant else None, known
         for start in (base, Path.cwd()):
-            path = Path(id_or_path).expanduser() if start is None else start / Path(id_or_path).expanduser()
-            config = path / "config.json" if path.is_dir() else path
-            if config.is_file():
+            config = _config_file(id_or_path, start)
+            if config is not None:
                 companion = config.parent / QUANT_COMPANION
                 return config, companion if companion.is_file() else None, id_or_path
         fix = "Give an id of `planner catalog list models`, or the path of a Hugging Face config.json"
-        raise _unknown(id_or_path, self.model_sources, "model", fix)
+        raise _unknown(id_or_path, (*self.model_sources, *self.aliases), "model", fix)
 
     @cached_property
     def _class_defaults(self) -> Mapping[str, Any]:
@@ -192,6 +213,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
     providers = read_providers(folder / "providers.csv", problems)
     offers = read_offers(folder / "offers", gpus, providers, problems)
     configs, companions = read_model_index(folder / "models", problems)
+    aliases = read_aliases(folder / "models", configs, problems)
     problems.raise_if_any()
     return Catalog(
         root=folder,
@@ -200,6 +222,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
         model_sources=MappingProxyType(configs),
         quant_sources=MappingProxyType(companions),
         providers=tuple(providers.values()),
+        aliases=MappingProxyType(aliases),
     )
 
 
@@ -228,8 +251,26 @@ def _pick(wanted: str, known: Iterable[str], kind: str) -> str:
     return found
 
 
+def _config_file(name: str, start: Path | None) -> Path | None:
+    """The config file that a path leads to; ``None`` where it leads nowhere, or is no path at all."""
+    try:
+        path = (start or Path()) / Path(name).expanduser()
+        config = path / "config.json" if path.is_dir() else path
+        return config if config.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # a name too long, an unknown home, a zero byte
+        return None
+
+
+CLOSEST = 5
+"""Names that a message offers."""
+LEAST_PART = 4
+"""Letters from which a part of a name finds it."""
+
+
 def _unknown(wanted: str, known: Iterable[str], kind: str, fix: str) -> InputError:
     folded = {name.casefold(): name for name in known}
-    close = [folded[match] for match in difflib.get_close_matches(wanted.casefold(), folded, n=5, cutoff=0.4)]
+    holding = [name for name in folded if len(wanted) >= LEAST_PART and wanted.casefold() in name]
+    similar = difflib.get_close_matches(wanted.casefold(), folded, n=CLOSEST, cutoff=0.4)
+    close = [folded[name] for name in dict.fromkeys((*holding, *similar))][:CLOSEST]
     hint = f"Close: {', '.join(close)}. " if close else ""
     return InputError(Problem(f"{kind} {wanted!r}", "not in the catalogue", f"{hint}{fix}"))

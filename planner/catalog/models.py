@@ -33,6 +33,41 @@ class ModelSource(BaseModel):
     notes: str = ""
 
 
+class ModelAlias(BaseModel):
+    """One row of ``catalogs/models/aliases.csv``: an id whose config has the sizes of another that is here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alias: str = Field(min_length=1)
+    hf_id: str = Field(min_length=1)
+    """Id in ``sources.csv`` whose config is read."""
+    reason: str = Field(min_length=1)
+    source: str = Field(min_length=1)
+    as_of: dt.date
+
+    @property
+    def note(self) -> str:
+        """What a user of the alias is told."""
+        return f"read as {self.hf_id}: {self.reason} ({self.source}, {self.as_of})"
+
+
+def read_aliases(folder: Path, configs: Mapping[str, ModelSource], problems: Problems) -> dict[str, ModelAlias]:
+    """Aliases by id; each must lead to a config, and none may hide one."""
+    path = folder / "aliases.csv"
+    aliases: dict[str, ModelAlias] = {}
+    known = {hf_id.casefold() for hf_id in configs}
+    for number, row in read_table(path, ModelAlias, problems) if path.is_file() else ():
+        if row.hf_id not in configs:
+            problems.add(
+                str(path), f"{row.hf_id} is not in sources.csv", "Name a model that is", row=str(number), field="hf_id"
+            )
+        if row.alias.casefold() in known:
+            problems.add(str(path), f"{row.alias} is known already", "Drop the row", row=str(number), field="alias")
+        known.add(row.alias.casefold())
+        aliases[row.alias] = row
+    return aliases
+
+
 def read_model_index(folder: Path, problems: Problems) -> tuple[dict[str, ModelSource], dict[str, ModelSource]]:
     """Model configs and quantisation companions by Hugging Face id, checked against the files that are there."""
     configs: dict[str, ModelSource] = {}
@@ -63,11 +98,15 @@ def read_json_object(path: Path) -> Mapping[str, Any]:
         If the file cannot be read, is no JSON, or holds something else.
     """
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
+        loaded = json.loads(path.read_text(encoding="utf-8-sig"))
+    except RecursionError as error:
+        raise InputError(Problem(str(path), "is nested too deeply to be a Hugging Face config.json")) from error
     except OSError as error:
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror or error}")) from error
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(Problem(str(path), f"is not JSON: {error}")) from error
+    except ValueError as error:
+        raise InputError(Problem(str(path), "holds a number of thousands of digits")) from error
     if not isinstance(loaded, dict):
         raise InputError(Problem(str(path), "holds no JSON object", "A Hugging Face config.json is expected"))
     return loaded

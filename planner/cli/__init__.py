@@ -58,6 +58,13 @@ def main() -> None:
         _silence_stdout()
         print(f"planner: cannot read or write: {error}", file=sys.stderr)
         sys.exit(1)
+    except Exception as error:
+        # A bug: the user gets one line, a developer the traceback.
+        if os.environ.get("PLANNER_DEBUG"):
+            raise
+        print(f"planner: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("Please report it with the command; PLANNER_DEBUG=1 shows where it happened.", file=sys.stderr)
+        sys.exit(1)
 
 
 def _report(error: PlannerError) -> None:

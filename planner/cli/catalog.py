@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.model_shape import CacheKind, ModelShape
 from planner.catalog.offer import Offer, PriceKind, Term
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, Problems
 
 BYTES_PER_ELEMENT_16_BIT = 2
 
@@ -51,6 +51,7 @@ def list_entries(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every field.")] = False,
 ) -> None:
     """List GPUs, offers, models or engines; offers are ordered by USD per GPU-hour."""
+    _filters_apply(kind, {"--gpu": gpu, "--provider": provider, "--region": region, "--term": term})
     catalog = load_catalog()
     if kind is Kind.GPUS:
         wanted = [catalog.gpu(gpu)] if gpu else list(catalog.gpus.values())
@@ -62,7 +63,11 @@ def list_entries(
     elif kind is Kind.MODELS:
         sources = [catalog.model_sources[model_id] for model_id in catalog.model_ids()]
         rows = [(s.hf_id, s.as_of.isoformat(), s.source) for s in sources]
-        _list([s.model_dump(mode="json") for s in sources], ("model", "as of", "source"), rows, as_json)
+        aliases = list(catalog.aliases.values())
+        rows += [(a.alias, a.as_of.isoformat(), f"as {a.hf_id}: {a.reason}") for a in aliases]
+        rows.sort(key=lambda row: row[0].casefold())
+        records = [record.model_dump(mode="json") for record in (*sources, *aliases)]
+        _list(records, ("model", "as of", "source"), rows, as_json)
     else:
         engines = catalog.engines
         facts = [engine.model_dump(mode="json") for engine in engines]
@@ -113,10 +118,30 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
     return (offer.id, gpus, f"{offer.usd_per_h:.2f}", f"{offer.usd_per_gpu_h:.3f}", offer.as_of.isoformat(), kind)
 
 
+APPLIES_TO = {
+    "--gpu": (Kind.GPUS, Kind.OFFERS),
+    "--provider": (Kind.OFFERS,),
+    "--region": (Kind.OFFERS,),
+    "--term": (Kind.OFFERS,),
+}
+"""Kinds that a filter narrows."""
+
+
+def _filters_apply(kind: Kind, filters: Mapping[str, object]) -> None:
+    problems = Problems()
+    for option, value in filters.items():
+        if value and kind not in APPLIES_TO[option]:
+            kinds = " and ".join(APPLIES_TO[option])
+            problems.add(option, f"does not apply to {kind}", f"It narrows {kinds}")
+    problems.raise_if_any()
+
+
 def _pick_offers(catalog: Catalog, gpu: str, provider: str, region: str, term: Term | None) -> list[Offer]:
-    gpu_id = catalog.gpu(gpu).id if gpu else ""
-    _known(provider, {offer.provider for offer in catalog.offers}, "--provider")
-    _known(region, {offer.region for offer in catalog.offers}, "--region")
+    problems = Problems()
+    gpu_id = problems.attempt(lambda: catalog.gpu(gpu).id) if gpu else ""
+    problems.attempt(lambda: _known(provider, {offer.provider for offer in catalog.offers}, "--provider"))
+    problems.attempt(lambda: _known(region, {offer.region for offer in catalog.offers}, "--region"))
+    problems.raise_if_any()
     picked = [
         offer
         for offer in catalog.offers
@@ -147,7 +172,7 @@ def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], righ
     """A rich table on a terminal; plain aligned columns, one line a row, in a pipe."""
     console = Console()
     if not console.is_terminal:
-        widths = [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
+        widths = _widths(columns, rows)
         for line in (columns, *rows):
             cells = [
                 cell.rjust(width) if name in right else cell.ljust(width)
@@ -155,13 +180,42 @@ def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], righ
             ]
             typer.echo("  ".join(cells).rstrip())
         return
+    columns, rows = _that_fit(columns, rows, console.width)
+    needed = _widths(columns, rows)
+    folded = 0 if columns[0] == _OFFER_COLUMNS[0] else len(columns) - 1
+    rest = console.width - sum(needed) - len(needed) + 1 + needed[folded]
     table = Table(box=None, pad_edge=False)
-    for column in columns:
+    for index, column in enumerate(columns):
         justify: Any = "right" if column in right else "left"
-        table.add_column(column, justify=justify, overflow="fold")
+        whole = index != folded and rest >= LEAST_REST
+        table.add_column(column, justify=justify, overflow="fold", min_width=needed[index] if whole else None)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+LEAST_REST = 12
+"""Characters that must be left for the one column that folds, beside the others in full."""
+DROPPED_FIRST = ("price", "as of", "USD/h")
+"""Columns of the offers that make room for whole ids on a narrow terminal, in this order; a pipe shows them all."""
+
+
+def _widths(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
+
+
+def _that_fit(
+    columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], width: int
+) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
+    """The columns of a table of offers that a terminal has room for; other tables fold their text."""
+    for name in DROPPED_FIRST if columns == _OFFER_COLUMNS else ():
+        needed = _widths(columns, rows)
+        if sum(needed) + len(needed) - 1 <= width:
+            break
+        at = columns.index(name)
+        columns = columns[:at] + columns[at + 1 :]
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    return columns, rows
 
 
 # --- showing ---
@@ -253,6 +307,8 @@ def _shape_facts(shape: ModelShape) -> Facts:
 
 def _provenance(catalog: Catalog, model_id: str) -> Facts:
     facts: Facts = []
+    alias = catalog.aliases.get(model_id)
+    model_id = alias.hf_id if alias else model_id
     for label, sources in (("config", catalog.model_sources), ("quantisation", catalog.quant_sources)):
         row = sources.get(model_id)
         if row is not None:

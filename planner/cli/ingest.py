@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ from rich.text import Text
 
 from planner.traffic import law
 from planner.traffic.canonical import Canonical, check_place, write
+from planner.traffic.dropped import describe, heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
 from planner.traffic.rules import TREATMENTS, Rule
 from planner.traffic.source import parse_pairs, to_traffic
@@ -83,6 +86,7 @@ def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
             for key in ("source", "files", "window_start", "window_end", "ts_resolution_ms", "counts")
         },
         "filters_applied": manifest["filters_applied"],
+        "warnings": [warning for warning in (heavy_loss(manifest["counts"]),) if warning],
         "models": {traffic.model: _model_report(traffic) for traffic in found},
     }
 
@@ -90,6 +94,7 @@ def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
 def _model_report(traffic: Traffic) -> dict[str, Any]:
     lengths = traffic.law
     burst = traffic.burst
+    unmeasured = law.unmeasured(burst)
     warnings = [law.sampling_warning(traffic, share) for share in TAIL_SHARES if share]
     return {
         "requests": lengths.requests,
@@ -106,6 +111,9 @@ def _model_report(traffic: Traffic) -> dict[str, Any]:
             for scale, idc, good in zip(burst.scale_s, burst.idc, burst.resolution_ok, strict=True)
             if good
         },
+        "idc_not_measurable": {
+            f"{scale:.0f}": reason for reason, scales in sorted(unmeasured.items()) for scale in scales
+        },
         "caps": [{"side": c.side, "tokens": c.tokens, "share": c.share} for c in traffic.caps],
         "warnings": [warning for warning in warnings if warning],
     }
@@ -118,10 +126,12 @@ def _print(report: dict[str, Any], console: Console) -> None:
         f"{counts['offered']:,} arrivals, {report['window_start']} to {report['window_end']}",
         highlight=False,
     )
+    for warning in report["warnings"]:
+        console.print(f"WARNING: {warning}", style="bold red", highlight=False, markup=False)
     for note in report["filters_applied"]:
         console.print(f"  {note}", highlight=False, markup=False)
     if counts["dropped_by_reason"]:
-        console.print(_dropped(counts["dropped_by_reason"]))
+        console.print(_dropped(counts, several=len(report["files"]) > 1))
     models = list(report["models"].items())
     for start in range(0, len(models), MODELS_A_TABLE):
         console.print(_models(dict(models[start : start + MODELS_A_TABLE])))
@@ -137,13 +147,17 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
-def _dropped(reasons: dict[str, int]) -> Table:
+def _dropped(counts: dict[str, Any], *, several: bool) -> Table:
+    """Rows dropped by each rule, with the first of them; requests that are drawn stand in no row."""
     table = Table("dropped because", "why", title="Rows dropped", title_justify="left")
     table.add_column("rows", justify="right")
     table.add_column("still an arrival")
-    for reason, n in reasons.items():
+    table.add_column("first rows (the header is row 1)")
+    for reason, n in counts["dropped_by_reason"].items():
         treatment = TREATMENTS[Rule(reason)]
-        table.add_row(reason, treatment.why, f"{n:,}", "yes" if treatment.offered else "no")
+        shown = [describe(row, with_file=several) for row in counts["dropped_rows"].get(reason, ())]
+        offered = "yes" if treatment.offered else "no"
+        table.add_row(reason, treatment.why, f"{n:,}", offered, Text("\n".join(shown) or "-"))
     return table
 
 
@@ -168,7 +182,7 @@ def _figures(model: dict[str, Any]) -> dict[str, str]:
     tails = model["length_at_tail_tokens"]
     return {
         "requests": f"{model['requests']:,}",
-        "arrivals per s": f"{model['offered_rate_per_s']:.4g}",
+        "arrivals per s": _number(model["offered_rate_per_s"], 4),
         "mean prompt, tokens": f"{model['mean_prompt_tokens']:,.1f}",
         "mean output, tokens": f"{model['mean_output_tokens']:,.1f}",
         "largest prompt, tokens": f"{model['max_prompt_tokens']:,}",
@@ -176,19 +190,46 @@ def _figures(model: dict[str, Any]) -> dict[str, str]:
         "max_model_len that refuses 1 %": f"{tails['0.01']:,}",
         "max_model_len that refuses 0.1 %": f"{tails['0.001']:,}",
         "max_model_len that refuses none": f"{tails['0']:,}",
-        **{f"burst (IDC) at {scale} s": _idc(model["idc"], scale) for scale in ("1", "15", "60", "300")},
+        **{f"burst (IDC) at {scale} s": _idc(model["idc"], scale) for scale in _scales(model)},
     }
 
 
+def _scales(model: dict[str, Any]) -> list[str]:
+    return sorted([*model["idc"], *model["idc_not_measurable"]], key=int)
+
+
 def _idc(found: dict[str, float], scale: str) -> str:
-    """A dash where the time stamps do not resolve the scale."""
-    return f"{found[scale]:.3g}" if scale in found else "-"
+    """A dash where it is not measurable; a remark says why."""
+    return _number(found[scale], 3) if scale in found else "-"
+
+
+def _number(value: float, digits: int) -> str:
+    """Significant digits without an exponent: 12,346; 0.0123; never 1.2e+04."""
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _percent(share: float) -> str:
+    """A share in percent: two digits, but never 100 for less than all."""
+    if 0.995 <= share < 1:
+        return f"{math.floor(share * 1e4) / 100:.2f}"
+    return _number(100 * share, 2)
 
 
 def _remarks(model: dict[str, Any]) -> list[str]:
     lines = [
-        f"{100 * cap['share']:.2g} % of {cap['side']} lengths sit at the cap of {cap['tokens']:,} tokens: "
+        f"{_percent(cap['share'])} % of {cap['side']} lengths sit at the cap of {cap['tokens']:,} tokens: "
         "they will grow if that limit is raised"
         for cap in model["caps"]
     ]
-    return lines + list(model["warnings"])
+    return [*lines, *_not_measurable(model["idc_not_measurable"]), *model["warnings"]]
+
+
+def _not_measurable(scales: dict[str, str]) -> list[str]:
+    return [
+        f"the burst (IDC) at {', '.join(f'{scale} s' for scale in same)} is not measurable: {reason}"
+        for reason, same in itertools.groupby(scales, key=lambda scale: scales[scale])
+    ]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from planner import units
-from planner.catalog.engine import EngineFacts
+from planner.catalog.engine import EngineFacts, substitution
 from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import ModelShape
-from planner.errors import InfeasibleError, InputError, Problem
+from planner.errors import InfeasibleError, InputError, Problems
 from planner.memory.fixes import Fix, fixes
-from planner.memory.size import MODELLED_DTYPES, size, stored_dtype
+from planner.memory.size import MODELLED_DTYPES, check_terms, size, stored_dtype
 from planner.memory.types import Deployment, GivenTerms, KvDtype, Sizing, Term, WeightDtype
 from planner.report.launch import launch_command
+
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,61 +32,128 @@ def register(app: typer.Typer) -> None:
 
 def size_command(
     model: Annotated[str, typer.Argument(help="Catalogue id, or path of a Hugging Face config.json.")],
-    gpu: Annotated[str, typer.Option(help="GPU id, such as H100-SXM.")],
-    tp: Annotated[int, typer.Option(min=1, help="Tensor-parallel degree.")] = 1,
-    weights: Annotated[WeightDtype | None, typer.Option(help="Weight format; default as stored.")] = None,
-    kv: Annotated[KvDtype | None, typer.Option(help="KV-cache format; default as the engine's auto.")] = None,
-    engine: Annotated[Literal["vllm", "sglang"], typer.Option(help="Engine.")] = "vllm",
-    engine_version: Annotated[str, typer.Option(help="Version; default the newest in the catalogue.")] = "",
+    gpu: Annotated[str, typer.Option(metavar="ID", help="GPU id, such as H100-SXM.")],
+    tp: Annotated[int, typer.Option(metavar="N", help="Tensor-parallel degree.")] = 1,
+    weights: Annotated[
+        WeightDtype | None,
+        typer.Option(metavar="TYPE", help=f"Weight format: {', '.join(WeightDtype)}. Default as stored."),
+    ] = None,
+    kv: Annotated[
+        KvDtype | None,
+        typer.Option(metavar="TYPE", help=f"KV-cache format: {', '.join(KvDtype)}. Default as the engine's auto."),
+    ] = None,
+    engine: Annotated[Literal["vllm", "sglang"], typer.Option(metavar="NAME", help="vllm or sglang.")] = "vllm",
+    engine_version: Annotated[str, typer.Option(metavar="VERSION", help="Default the newest in the catalogue.")] = "",
     utilization: Annotated[
-        float | None, typer.Option(help="gpu_memory_utilization (SGLang: mem_fraction_static).")
+        float | None, typer.Option(metavar="X", help="gpu_memory_utilization (SGLang: mem_fraction_static).")
     ] = None,
-    max_model_len: Annotated[int | None, typer.Option(min=1, help="Longest request, tokens.")] = None,
-    max_num_batched_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per step.")] = None,
-    max_num_seqs: Annotated[int | None, typer.Option(min=1, help="Concurrent sequences.")] = None,
-    weights_gib: Annotated[float | None, typer.Option(help="Weights per GPU, instead of the prediction.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(metavar="N", help="Longest request, tokens.")] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens per step.")] = None,
+    max_num_seqs: Annotated[int | None, typer.Option(metavar="N", help="Concurrent sequences.")] = None,
+    weights_gib: Annotated[
+        float | None, typer.Option(metavar="X", help="Weights per GPU, instead of the prediction.")
+    ] = None,
     overhead_gib: Annotated[
-        float | None, typer.Option(help="All that is neither weights nor pool, per GPU, instead of the prediction.")
+        float | None,
+        typer.Option(metavar="X", help="All that is neither weights nor pool, per GPU, instead of the prediction."),
     ] = None,
-    gpu_memory_gib: Annotated[float | None, typer.Option(help="GPU memory, instead of the catalogue's.")] = None,
-    weights_gb: Annotated[float | None, typer.Option(help="As --weights-gib, in GB (10**9 bytes).")] = None,
-    overhead_gb: Annotated[float | None, typer.Option(help="As --overhead-gib, in GB.")] = None,
-    gpu_memory_gb: Annotated[float | None, typer.Option(help="As --gpu-memory-gib, in GB.")] = None,
+    gpu_memory_gib: Annotated[
+        float | None, typer.Option(metavar="X", help="GPU memory, instead of the catalogue's.")
+    ] = None,
+    gpu_memory_mib: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="As --gpu-memory-gib, in MiB, as nvidia-smi prints it (81559 on an H100)."),
+    ] = None,
+    weights_gb: Annotated[
+        float | None, typer.Option(metavar="X", help="As --weights-gib, in GB (10**9 bytes).")
+    ] = None,
+    overhead_gb: Annotated[float | None, typer.Option(metavar="X", help="As --overhead-gib, in GB.")] = None,
+    gpu_memory_gb: Annotated[float | None, typer.Option(metavar="X", help="As --gpu-memory-gib, in GB.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the subtraction of one replica term by term, its pool, whether it starts, and the launch command."""
+    problems, options = Problems(), dict(OPTIONS)
+    memory = {"gib": gpu_memory_gib, "gb": gpu_memory_gb, "mib": gpu_memory_mib}
     given = GivenTerms(
-        gpu_memory_gib=_gib("gpu-memory", gpu_memory_gib, gpu_memory_gb),
-        weights_gib=_gib("weights", weights_gib, weights_gb),
-        overhead_gib=_gib("overhead", overhead_gib, overhead_gb),
+        gpu_memory_gib=_gib("gpu_memory_gib", memory, options, problems),
+        weights_gib=_gib("weights_gib", {"gib": weights_gib, "gb": weights_gb}, options, problems),
+        overhead_gib=_gib("overhead_gib", {"gib": overhead_gib, "gb": overhead_gb}, options, problems),
     )
-    catalog = load_catalog()
-    card = catalog.gpu(gpu)
-    facts = catalog.engine(engine, engine_version)
-    shape = catalog.model_shape(model)
-    deployment = Deployment(
+    asked = Deployment(
         tp=tp,
-        weight_dtype=weights or _as_stored(shape, given),
-        kv_dtype=kv or _auto_kv(shape, facts),
+        weight_dtype=weights or WeightDtype.BF16,
+        kv_dtype=kv or KvDtype.BF16,
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         gpu_memory_utilization=utilization,
     )
+    problems.attempt(lambda: _at_options(lambda: check_terms(asked, given), options))
+    catalog = load_catalog()
+    card = problems.attempt(lambda: _at_options(lambda: catalog.gpu(gpu), {"": f"--gpu {gpu}"}))
+    facts = problems.attempt(
+        lambda: _at_options(lambda: catalog.engine(engine, engine_version), {"version": "--engine-version"})
+    )
+    shape = problems.attempt(lambda: catalog.model_shape(model))
+    stored = problems.attempt(lambda: _as_stored(shape, given)) if shape is not None and weights is None else weights
+    problems.raise_if_any()
+    assert card is not None
+    assert facts is not None
+    assert shape is not None
+    assert stored is not None
+    deployment = replace(asked, weight_dtype=stored, kv_dtype=kv or _auto_kv(shape, facts))
     sizing = size(shape, card, facts, deployment, given)
     tried = () if sizing.starts else fixes(shape, card, facts, deployment, given, sizing)
+    note = substitution(catalog.engines, facts, engine_version)
+    notes = ((note,) if note else ()) + shape.notes
     if as_json:
-        typer.echo(json.dumps(_as_data(shape, sizing, tried, engine_version), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_as_data(shape, sizing, tried, notes, engine_version), indent=2, ensure_ascii=False))
     else:
-        _print(shape, sizing, tried, engine_version)
+        _print(shape, sizing, tried, notes)
     if not sizing.starts:
         raise typer.Exit(InfeasibleError.exit_code)
 
 
-def _gib(name: str, gib: float | None, gb: float | None) -> float | None:
-    if gib is not None and gb is not None:
-        raise InputError(Problem(f"--{name}-gb", f"cannot be given together with --{name}-gib", "Keep one of them"))
-    return gib if gb is None else units.gb_to_gib(gb)
+OPTIONS = {
+    "tp": "--tp",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+    "utilization": "--utilization",
+}
+"""Option that a field of the deployment is typed with."""
+
+
+def _at_options(step: Callable[[], T], options: Mapping[str, str]) -> T:
+    """The step's result; its problems name the option that was typed instead of the field."""
+    try:
+        return step()
+    except InputError as error:
+        raise InputError(
+            [replace(p, where=options[p.field], field="") if p.field in options else p for p in error.problems]
+        ) from error
+
+
+TO_GIB: Mapping[str, Callable[[float], float]] = {
+    "gib": lambda gib: gib,
+    "gb": units.gb_to_gib,
+    "mib": units.mib_to_gib,
+}
+
+
+def _gib(field: str, typed: Mapping[str, float | None], options: dict[str, str], problems: Problems) -> float | None:
+    """The term in GiB, typed in one of several units; ``options`` learns which option it was."""
+    stem = field.removesuffix("_gib").replace("_", "-")
+    values = {unit: value for unit, value in typed.items() if value is not None}
+    names = [f"--{stem}-{unit}" for unit in values]
+    if len(names) > 1:
+        problems.add(names[-1], f"cannot be given together with {' and '.join(names[:-1])}", "Keep one of them")
+    if not values:
+        return None
+    options[field] = names[0]
+    unit, value = next(iter(values.items()))
+    gib = TO_GIB[unit](value)
+    return gib if math.isfinite(gib) else value  # out of range either way, and shown as typed
 
 
 def _as_stored(shape: ModelShape, given: GivenTerms) -> WeightDtype:
@@ -97,7 +169,9 @@ def _auto_kv(shape: ModelShape, facts: EngineFacts) -> KvDtype:
     return KvDtype.FP8 if shape.declares_fp8_kv and honoured else KvDtype.BF16
 
 
-def _as_data(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: str) -> dict[str, Any]:
+def _as_data(
+    shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], notes: tuple[str, ...], asked: str
+) -> dict[str, Any]:
     return {
         "model": sizing.model_id,
         "gpu": sizing.gpu_id,
@@ -139,8 +213,8 @@ def _as_data(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: s
             }
             for fix in tried
         ],
-        "notes": list(shape.notes),
-        "launch_command": launch_command(sizing),
+        "notes": list(notes),
+        "launch_command": launch_command(sizing) if sizing.starts else None,
     }
 
 
@@ -148,7 +222,7 @@ def _term(term: Term) -> dict[str, Any]:
     return {"name": term.name, "gib": term.gib, "origin": str(term.origin), "source": term.source}
 
 
-def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: str) -> None:
+def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], notes: tuple[str, ...]) -> None:
     console = Console(highlight=False)
     deployment = sizing.deployment
     console.print(
@@ -157,23 +231,22 @@ def _print(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], asked: str
     )
     console.print(_subtraction(sizing))
     console.print(_pool(shape, sizing))
-    if asked and asked != sizing.engine_version:
-        console.print(f"Note: rules of {sizing.engine} {sizing.engine_version}, the nearest listed up to {asked}")
-    for note in shape.notes:
-        console.print(f"Note: {note}")
+    for note in notes:
+        console.print(f"Note: {note}", markup=False)
     if sizing.starts:
         console.print("[green]Starts.[/green]")
-    else:
-        console.print("[red]Does not start:[/red]")
-        for refusal in sizing.refusals:
-            console.print(f"  {refusal.rule}: {refusal.message}. {refusal.fix}.", markup=False)
-        _print_fixes(console, tried)
-    console.print(launch_command(sizing), markup=False, soft_wrap=True)
+        console.print(launch_command(sizing), markup=False, soft_wrap=True)
+        return
+    console.print("[red]Does not start as asked:[/red]")
+    for refusal in sizing.refusals:
+        console.print(f"  {refusal.rule}: {refusal.message}. {refusal.fix}.", markup=False)
+    _print_fixes(console, tried)
 
 
 def _print_fixes(console: Console, tried: tuple[Fix, ...]) -> None:
+    """What starts instead, and the command of the cheapest change; no command where nothing that was tried does."""
     if not tried:
-        console.print("No single change makes it start: use a larger GPU or a smaller model.")
+        console.print("None of the single changes tried makes it start: take a larger GPU or a smaller model.")
         return
     table = Table("Fix, cheapest first", "Pool tokens", "Concurrency", "at max_model_len")
     for fix in tried:
@@ -181,6 +254,8 @@ def _print_fixes(console: Console, tried: tuple[Fix, ...]) -> None:
         concurrency = f"{sizing.max_concurrency:.2f}x"
         table.add_row(fix.change, f"{sizing.pool_tokens:,}", concurrency, f"{sizing.max_model_len:,}")
     console.print(table)
+    console.print(f"Starts with {tried[0].change}:")
+    console.print(launch_command(tried[0].sizing), markup=False, soft_wrap=True)
 
 
 def _subtraction(sizing: Sizing) -> Table:
@@ -204,8 +279,9 @@ def _pool(shape: ModelShape, sizing: Sizing) -> Table:
     if sizing.sliding_bytes_per_token:
         text = f"{sizing.sliding_bytes_per_token:,.0f} (window {sizing.window_tokens:,})"
         table.add_row("bytes per token per GPU, sliding", text)
-    table.add_row("pool, tokens", f"{sizing.pool_tokens:,}")
+    table.add_row("tokens of the available memory", f"{sizing.available_tokens:,}")
     table.add_row(f"pool, blocks of {sizing.block_size_tokens}", f"{sizing.num_blocks:,}")
+    table.add_row("pool, tokens in whole blocks", f"{sizing.pool_tokens:,}")
     table.add_row("GPU KV cache size as logged", f"{sizing.logged_tokens:,} tokens")
     table.add_row(f"maximum concurrency at {sizing.max_model_len:,}", f"{sizing.max_concurrency:.2f}x")
     return table

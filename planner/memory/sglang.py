@@ -38,23 +38,22 @@ class Pool:
 
 
 def tier_of(rules: SglangRules, driver_mib: float) -> SglangTier:
-    """Defaults for a GPU by its nvidia-smi total."""
-    return min((tier for tier in rules.tiers if driver_mib < tier.below_mib), key=lambda tier: tier.below_mib)
+    """Defaults for a GPU by its nvidia-smi total; the largest tier for one beyond all of them."""
+    tiers = sorted(rules.tiers, key=lambda tier: tier.below_mib)
+    return next((tier for tier in tiers if driver_mib < tier.below_mib), tiers[-1])
+
+
+PREFILL_GRAPHS = ((4, 32, 4), (48, 256, 16), (288, 512, 32), (576, 1024, 64), (1280, 4096, 256))
+"""Captured prefill sizes: first, last, step."""
+LARGE_PREFILL_GRAPHS = (4608, 512)
+"""The first of the sizes beyond those, and their step."""
 
 
 def prefill_graph_sizes(chunk_tokens: int) -> int:
-    """Captured prefill sizes up to the chunk: 4 to 32 by 4, to 256 by 16, to 512 by 32, to 1,024 by 64,
-    to 4,096 by 256, to the chunk by 512.
-    """
-    sizes = [
-        *range(4, 33, 4),
-        *range(48, 257, 16),
-        *range(288, 513, 32),
-        *range(576, 1025, 64),
-        *range(1280, 4097, 256),
-        *range(4608, chunk_tokens + 1, 512),
-    ]
-    return sum(1 for size in sizes if size <= chunk_tokens)
+    """How many prefill sizes are captured up to the chunk."""
+    first, step = LARGE_PREFILL_GRAPHS
+    ranges = (*PREFILL_GRAPHS, (first, chunk_tokens, step))
+    return sum(len(range(start, min(last, chunk_tokens) + 1, gap)) for start, last, gap in ranges)
 
 
 def mem_fraction_static(

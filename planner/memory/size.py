@@ -6,8 +6,6 @@ candidate.
 
 from __future__ import annotations
 
-import math
-
 from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
@@ -17,6 +15,10 @@ from planner.memory.types import Deployment, GivenTerms, Sizing, WeightDtype
 from planner.memory.vllm import size_vllm
 
 MODELLED_DTYPES = frozenset(WeightDtype)
+MOST_GIB = 1e6
+"""Largest memory that may be typed, GiB."""
+MOST_COUNT = 2**31 - 1
+"""Largest count that may be typed: what the engines' 32-bit sizes hold."""
 
 
 def size(
@@ -48,10 +50,11 @@ def size(
     Raises
     ------
     InputError
-        If a number is out of range.
+        If a number of the deployment or of the typed terms is out of range, whatever the model and the GPU: what an
+        engine would refuse is a `Refusal`.
     """
     given = given or GivenTerms()
-    _check(deployment, given)
+    check_terms(deployment, given)
     if facts.name == "sglang":
         return size_sglang(shape, gpu, facts, deployment, given)
     return size_vllm(shape, gpu, facts, deployment, given)
@@ -77,7 +80,14 @@ def stored_dtype(shape: ModelShape) -> WeightDtype:
     )
 
 
-def _check(deployment: Deployment, given: GivenTerms) -> None:
+def check_terms(deployment: Deployment, given: GivenTerms) -> None:
+    """Whether the typed numbers are in range.
+
+    Raises
+    ------
+    InputError
+        Listing every one that is not; ``field`` is the attribute's name.
+    """
     problems = []
     for name, value in (
         ("tp", deployment.tp),
@@ -85,8 +95,9 @@ def _check(deployment: Deployment, given: GivenTerms) -> None:
         ("max_num_seqs", deployment.max_num_seqs),
         ("max_num_batched_tokens", deployment.max_num_batched_tokens),
     ):
-        if value is not None and value < 1:
-            problems.append(Problem("deployment", f"must be at least 1 (got {value})", field=name))
+        if value is not None and not 1 <= value <= MOST_COUNT:
+            message = f"must be from 1 to {MOST_COUNT:,} (got {_shown(value)})"
+            problems.append(Problem("deployment", message, field=name))
     share = deployment.gpu_memory_utilization
     if share is not None and not 0 < share <= 1:
         problems.append(Problem("deployment", f"must be above 0 and at most 1 (got {share})", field="utilization"))
@@ -95,7 +106,13 @@ def _check(deployment: Deployment, given: GivenTerms) -> None:
         ("weights_gib", given.weights_gib, "at least 0"),
         ("overhead_gib", given.overhead_gib, "at least 0"),
     ):
-        if gib is not None and (not math.isfinite(gib) or gib < 0 or (gib == 0 and least == "above 0")):
-            problems.append(Problem("deployment", f"must be {least} (got {gib})", field=name))
+        if gib is not None and not (0 <= gib <= MOST_GIB and (gib > 0 or least == "at least 0")):
+            message = f"must be {least} and at most {MOST_GIB:,.0f} GiB (got {gib:g})"
+            problems.append(Problem("deployment", message, field=name))
     if problems:
         raise InputError(problems)
+
+
+def _shown(value: int) -> str:
+    text = str(value)
+    return text if len(text) <= 20 else f"a number of {len(text)} digits"

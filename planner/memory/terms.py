@@ -12,6 +12,8 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.memory.types import Deployment, GivenTerms, Origin, Refusal, Term, WeightBytes
 
+MORE_ROOM = "Quantise the weights, use more GPUs, or a larger GPU"
+
 
 def memory_term(gpu: Gpu, given: GivenTerms) -> Term:
     """The memory that the utilisation is a share of, GiB.
@@ -42,4 +44,4 @@ def weights_term(shape: ModelShape, deployment: Deployment, weights: WeightBytes
 def no_room(available_bytes: float) -> Refusal:
     """Weights and overheads take the whole budget."""
     message = f"No available memory for the cache blocks: {units.bytes_to_gib(available_bytes):.2f} GiB are left for KV"
-    return Refusal("no room for KV cache", message, "Quantise the weights, use more GPUs, or a larger GPU")
+    return Refusal("no room for KV cache", message, MORE_ROOM)

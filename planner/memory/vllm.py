@@ -17,7 +17,7 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.memory import blocks, start_rules
 from planner.memory.overheads import given_overhead, vllm_overheads
-from planner.memory.terms import memory_term, no_room, weights_term
+from planner.memory.terms import MORE_ROOM, memory_term, no_room, weights_term
 from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, Refusal, Sizing, Term
 from planner.memory.weights import weight_bytes
 
@@ -112,7 +112,7 @@ def pool_of(
     if available_bytes <= 0:
         refusals.append(no_room(available_bytes))
     else:
-        refusals += _one_request_fits(facts, pool, available_bytes, in_flight, max_model_len)
+        refusals += _one_request_fits(shape, facts, pool, available_bytes, in_flight, max_model_len)
     keep, slide, window, reserve = _live_bytes(pool, max_model_len, in_flight)
     figures = Pool(
         bytes_per_token=keep,
@@ -156,9 +156,17 @@ def _live_bytes(pool: blocks.Layout, max_model_len: int, in_flight: int) -> tupl
 
 
 def _one_request_fits(
-    facts: EngineFacts, pool: blocks.Layout, available_bytes: int, in_flight: int, max_model_len: int
+    shape: ModelShape,
+    facts: EngineFacts,
+    pool: blocks.Layout,
+    available_bytes: int,
+    in_flight: int,
+    max_model_len: int,
 ) -> list[Refusal]:
-    """The engine's check that one request of ``max_model_len`` fits (kv_cache_utils.py)."""
+    """The engine's check that one request of ``max_model_len`` fits (kv_cache_utils.py).
+
+    The fix names no length that the model itself would refuse.
+    """
     rules = facts.vllm
     room = available_bytes - rules.null_blocks * pool.bytes_per_block
     needed = blocks.request_bytes(pool, max_model_len, in_flight, rules.start_check)
@@ -170,7 +178,9 @@ def _one_request_fits(
         f"({units.bytes_to_gib(needed):.2f} GiB KV cache is needed, which is larger than the available KV cache memory "
         f"({units.bytes_to_gib(room):.2f} GiB). The estimated maximum model length is {longest}"
     )
-    return [Refusal("one request of max_model_len must fit", message, f"Set max_model_len to at most {longest}")]
+    possible = min(longest, shape.max_position_embeddings)
+    fix = f"Set max_model_len to at most {possible}" if possible else MORE_ROOM
+    return [Refusal("one request of max_model_len must fit", message, fix)]
 
 
 def budget_term(facts: EngineFacts, deployment: Deployment, memory: Term, utilization: float) -> Term:

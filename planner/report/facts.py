@@ -116,7 +116,7 @@ def reason(pool: Pool) -> str:
     """Why, without the clause on the runner-up: its configuration and extra cost have columns of their own."""
     if pool.runner_up is None:
         return pool.why
-    clause = f"; next best: {pool.runner_up.description}, {pool.runner_up.extra_usd:+,.0f} USD"
+    clause = f"; next best: {pool.runner_up.description}"
     return pool.why.removesuffix(clause)
 
 
@@ -135,3 +135,8 @@ def inputs_sha256(plan: FleetPlan) -> str:
     """One digest over all files read: sha256 of the lines ``role TAB path TAB sha256`` in the order of the plan."""
     lines = "".join(f"{file.role}\t{file.path}\t{file.sha256}\n" for file in plan.inputs)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def price_kinds(plan: FleetPlan) -> str:
+    """Kinds of the prices that are paid, such as ``list`` or ``list and marketplace``."""
+    return " and ".join(sorted({p.price_kind for p in plan.purchases}))

@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 
 MEANING = {
-    Kind.INPUT: "Input: may be edited; an edit turns the checks to FAIL until the plan is solved again",
+    Kind.INPUT: "Input: may be edited; any edit fails the checks until solved again",
     Kind.CONSTANT: "Constant: locked; a tolerance of the checks or a conversion of units",
     Kind.RESULT: "Optimiser result: pasted from the plan, not calculated here",
     Kind.FORMULA: "Formula on this sheet",

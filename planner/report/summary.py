@@ -13,7 +13,8 @@ from planner.plan import FleetPlan, Measure, Pool
 from planner.report import facts
 from planner.report.text import one_line
 
-_NAME_CHARACTERS = 28
+_NAME_CHARACTERS = 24
+_OFFER_CHARACTERS = 39
 _DESCRIPTION_CHARACTERS = 120
 _TEXT_CHARACTERS = 400
 
@@ -26,11 +27,17 @@ def render_summary(plan: FleetPlan, console: Console) -> None:
     plan
         The plan.
     console
-        Where to print; 100 columns are enough, colour is not needed.
+        Where to print; 80 columns are enough, colour is not needed. Texts wrap between words, names are cut.
     """
-    for line in _headline(plan):
-        console.print(line, soft_wrap=True)
-    for table in (_deployment_table(plan), _load_table(plan), _reasons(plan), _purchase_table(plan)):
+    console.print(f"[bold]{_clean(plan.title, 50)}[/bold], {plan.horizon_start} to {plan.horizon_end} (end exclusive)")
+    console.print(_headline(plan))
+    for table in (
+        _deployment_table(plan),
+        _load_table(plan),
+        _time_table(plan),
+        _runner_up_table(plan),
+        _purchase_table(plan),
+    ):
         console.print()
         console.print(Text(str(table.title), style="bold"))
         table.title = None
@@ -45,48 +52,62 @@ def _clean(text: str, limit: int = _NAME_CHARACTERS) -> str:
     return escape(one_line(text, limit))
 
 
-def _headline(plan: FleetPlan) -> Iterator[str]:
+def _headline(plan: FleetPlan) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for label, text in _headlines(plan):
+        grid.add_row(f"  {label}", text)
+    return grid
+
+
+def _headlines(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     totals, solve = plan.totals, plan.solve
     bought, used = sum(p.gpus_bought for p in plan.purchases), sum(pool.gpus for pool in plan.pools)
-    yield f"[bold]{_clean(plan.title, 60)}[/bold], {plan.horizon_start} to {plan.horizon_end} (end exclusive)"
-    yield f"  cost      [bold]{totals.usd:,.0f} USD[/bold] for {bought} GPUs, {used} of them used by pools"
+    day, age = facts.oldest_price(plan)
+    yield "cost", f"[bold]{totals.usd:,.0f} USD[/bold] for {bought} GPUs, {used} of them used by pools"
     yield (
-        f"  per 1M    {totals.usd_per_mtok_by_reservation:.4f} USD by reservation (all that is paid), "
-        f"{totals.usd_per_mtok_by_use:.4f} USD by use (busy share only)"
+        "per 1M",
+        f"{totals.usd_per_mtok_by_reservation:.4f} USD by reservation (all that is paid), "
+        f"{totals.usd_per_mtok_by_use:.4f} USD by use (share of capacity)",
     )
-    yield f"  served    {totals.served_input_mtok:,.1f} M input and {totals.served_output_mtok:,.1f} M output tokens"
+    yield "served", f"{totals.served_input_mtok:,.0f} M input and {totals.served_output_mtok:,.0f} M output tokens"
     yield (
-        f"  solver    {solve.status}: no fleet for these tokens costs less than {solve.bound:,.0f} USD "
-        f"(gap {solve.gap:.3%}, target {solve.gap_target:.3%})"
+        "solver",
+        f"{solve.status}: {facts.CLAIM} than {solve.bound:,.0f} USD "
+        f"(gap {solve.gap:.3%}, target {solve.gap_target:.3%})",
+    )
+    yield (
+        "prices",
+        f"{facts.price_kinds(plan)} prices, tax excluded; the oldest is of {day}, {age} days before planning",
     )
 
 
 def _table(title: str, *headers: str, left: int) -> Table:
-    """A table whose first ``left`` columns are text and whose others are numbers."""
+    """A table whose first ``left`` columns are text and whose others are numbers; only numbers and names never wrap."""
     table = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for n, header in enumerate(headers):
-        table.add_column(header, justify="left" if n < left else "right", overflow="fold")
+        name_or_number = n == 0 or n >= left
+        table.add_column(header, justify="left" if n < left else "right", no_wrap=name_or_number)
     return table
 
 
 def _deployment_table(plan: FleetPlan) -> Table:
     table = _table(
-        "What to run (replicas, weight dtype / KV dtype; idle GPUs of an offer shared out by use)",
+        "What to run (weight dtype / KV dtype; idle GPUs of an offer shared out by use)",
         "pool",
         "replicas",
-        "where",
         "max_model_len",
         "cost USD",
-        left=3,
+        left=2,
     )
     for pool in plan.pools:
         bought = facts.purchase_of(plan, pool)
         place = f"{bought.provider} {bought.region}".strip()
-        chosen = f"{pool.replicas} x {pool.gpu} tp{pool.tp} {pool.weight_dtype}/{pool.kv_dtype}"
+        chosen = f"{pool.replicas} x {pool.gpu} tp{pool.tp} {pool.weight_dtype}/{pool.kv_dtype} at {place}"
         table.add_row(
             _clean(pool.name),
-            escape(chosen),
-            _clean(place),
+            _clean(chosen, _DESCRIPTION_CHARACTERS),
             f"{pool.max_model_len:,}",
             f"{facts.pool_usd(plan, pool):,.0f}",
         )
@@ -94,21 +115,38 @@ def _deployment_table(plan: FleetPlan) -> Table:
 
 
 def _load_table(plan: FleetPlan) -> Table:
-    headers = ("live tokens / pool", "TPOT ms", "TTFT ms", "refused", "busy at peak")
-    table = _table(
-        "Does it fit: planned / allowed, at the edge of the error band that the constraints saw",
-        "pool",
-        *headers,
-        left=1,
-    )
+    headers = ("live tokens / pool", "work share", "requests refused")
+    table = _table("Does it fit: planned / allowed", "pool", *headers, left=1)
     for pool in plan.pools:
         table.add_row(
             _clean(pool.name),
             f"{pool.load.quantile_live_tokens:,.0f} / {facts.token_pool(pool):,.0f}",
+            _share(pool),
+            f"{pool.refused_request_share:.3%} / {pool.tail_budget:.3%}",
+        )
+    return table
+
+
+def _share(pool: Pool) -> str:
+    limit = facts.margin(pool, "work share")
+    return f"{pool.load.work_share:.0%} / {limit.limit:.0%}" if limit else f"{pool.load.work_share:.0%} / none"
+
+
+def _time_table(plan: FleetPlan) -> Table:
+    table = _table(
+        "How fast, at the edge of the error band that the limits saw; and what binds",
+        "pool",
+        "binding constraint",
+        "TPOT ms",
+        "TTFT ms",
+        left=2,
+    )
+    for pool in plan.pools:
+        table.add_row(
+            _clean(pool.name),
+            f"[bold]{_clean(pool.binding_constraint, _DESCRIPTION_CHARACTERS)}[/bold]",
             _against(pool, "tpot", pool.speed.tpot_ms),
             _against(pool, "ttft", pool.speed.ttft_ms),
-            f"{pool.refused_request_share:.3%} / {pool.tail_budget:.3%}",
-            f"{pool.load.busy_share:.0%}",
         )
     return table
 
@@ -118,26 +156,20 @@ def _against(pool: Pool, word: str, planned: Measure) -> str:
     return f"{planned.used:,.1f} / {target.limit:,.0f}" if target else f"{planned.used:,.1f} / none"
 
 
-def _reasons(plan: FleetPlan) -> Table:
-    table = _table("What binds", "pool", "binding constraint", "next best", "extra USD", left=3)
+def _runner_up_table(plan: FleetPlan) -> Table:
+    table = _table("Next best, by a re-solve", "pool", "configuration", "extra USD", left=2)
     for pool in plan.pools:
-        other = pool.runner_up
-        table.add_row(
-            _clean(pool.name),
-            f"[bold]{_clean(pool.binding_constraint)}[/bold]",
-            _clean(other.description, _DESCRIPTION_CHARACTERS) if other else "none found",
-            f"{other.extra_usd:+,.0f}" if other else "",
-        )
+        extra = f"{pool.runner_up.extra_usd:+,.0f}" if pool.runner_up else ""
+        table.add_row(_clean(pool.name), _clean(facts.runner_up(pool), _DESCRIPTION_CHARACTERS), extra)
     return table
 
 
 def _purchase_table(plan: FleetPlan) -> Table:
-    table = _table("What to buy", "offer", "instances", "GPUs", "idle", "USD/h each", "cost USD", left=1)
+    table = _table("What to buy (instances x GPUs of one)", "offer", "GPUs", "idle", "USD/h each", "cost USD", left=1)
     for p in plan.purchases:
         table.add_row(
-            _clean(p.offer_id, 60),
-            f"{p.instances}",
-            f"{p.gpus_bought}",
+            _clean(p.offer_id, _OFFER_CHARACTERS),
+            f"{p.instances} x {p.gpus_per_instance}",
             f"{p.gpus_bought - p.gpus_used}",
             f"{p.usd_per_instance_h:,.4f}",
             f"{p.usd:,.0f}",
@@ -154,3 +186,6 @@ def _limits(plan: FleetPlan) -> Iterator[Text]:
 def _warnings(plan: FleetPlan) -> Iterator[Text]:
     for warning in plan.warnings:
         yield Text(f"warning: {one_line(warning, _TEXT_CHARACTERS)}", style="yellow")
+    undated = sum(assumption.source_date is None for assumption in plan.assumptions)
+    if undated:
+        yield Text(f"warning: assumptions without a source date: {undated}", style="yellow")

@@ -130,7 +130,7 @@ class Table:
         return f"{self.sheet}!${self.letter(header)}${self.first + i}"
 
     def place(self, header: str, part: str, i: int) -> str:
-        """Address without the sheet of a whole column (``""``), its total (``#total``), its row ``i`` (``@``) or ``@N``.
+        """Address without the sheet: a whole column (``""``), its total (``#total``), its row ``i`` (``@``) or ``@N``.
 
         Raises
         ------

@@ -62,7 +62,7 @@ _TITLE_CHARACTERS = 90
 _HEADLINE_ROW = 3
 _HEADLINE_WIDTH = 26.0
 _LINE_PT = 12.0
-_MAX_ROW_PT = 64.0
+_MAX_ROW_PT = 100.0
 _FLAG = "(1/0)"
 _CHARACTERS_PER_UNIT = 1.2
 """Average characters of running text that fit one unit of column width."""
@@ -177,7 +177,7 @@ def _write_table(sheet: Worksheet, table: Table, book: Book) -> None:
         letter = header.column_letter
         for i in range(table.rows):
             _write_cell(_cell(sheet, table.first + i, n), column, i, table, book)
-        if column.header.endswith(_FLAG):
+        if column.header.endswith(_FLAG) and column.header != checks.PASS:
             _paint_flags(sheet, f"{letter}{table.first}:{letter}{table.last}", good=_good_flag(column))
         if table.total_label:
             _write_total(_cell(sheet, table.last + 1, n), column, table, n)
@@ -287,8 +287,10 @@ def _align_top(sheet: Worksheet, table: Table, i: int) -> None:
 
 
 def _lines(text: str, width: float) -> int:
-    """Lines that a text takes in a column of ``width`` characters, with room for word breaks."""
-    return sum(len(textwrap.wrap(line, max(4, int(width * _CHARACTERS_PER_UNIT)))) or 1 for line in text.split("\n"))
+    """Lines that a text takes in a column of ``width`` characters; a long word (a URL) breaks early and takes more."""
+    room = max(4, int(width * _CHARACTERS_PER_UNIT))
+    lines = sum(len(textwrap.wrap(line, room)) or 1 for line in text.split("\n"))
+    return lines + any(len(word) > 1.5 * room for word in text.split())
 
 
 def _table_object(sheet: Worksheet, table: Table) -> None:

@@ -228,7 +228,7 @@ def caps(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, dict[str,
 
     A pile is at least 5 requests within 0.1 % of the largest length, and three times as many as in the ten times
     wider band below: a natural tail thins out towards its end, a cut one does not. Maxima below 100 tokens, where
-    such bands hold no whole number, are not judged.
+    such bands hold no whole number, are not judged; nor are lengths that are all alike, which nothing has cut.
     """
     found: dict[str, dict[str, dict[str, float | int]]] = {}
     for side in ("prompt", "output"):
@@ -240,7 +240,7 @@ def caps(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, dict[str,
             WHERE verdict IS NULL AND {side} >= {BELOW_CAP_RATIO} * most GROUP BY ALL ORDER BY model
         """).fetchall()
         for model, most, total, n, n_wide in rows:
-            if most >= CAP_TOKENS and n >= max(CAP_COUNT, CAP_EXCESS * (n_wide - n)):
+            if most >= CAP_TOKENS and n < total and n >= max(CAP_COUNT, CAP_EXCESS * (n_wide - n)):
                 found.setdefault(model, {})[side] = {"tokens": int(most), "n": int(n), "share": n / total}
     return found
 

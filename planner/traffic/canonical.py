@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from planner.errors import InputError, Problem, Problems
+from planner.traffic.disk import usable
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -28,6 +29,12 @@ NEEDED = {
     "rates": ("model", "minute_utc", "n"),
     "burst": ("model", "kind", "scale_s", "mean_n", "var_n", "idc", "max_n", "resolution_ok"),
 }  # fmt: skip
+
+MANIFEST_KEYS = {
+    "source": str, "files": list, "window_start_us": int, "window_end_us": int, "filters_applied": list,
+    "counts": dict, "caps": dict,
+}  # fmt: skip
+"""Entries that the planner reads, and their types."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,11 @@ def is_canonical(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def is_canonical_file(path: Path) -> bool:
+    """Whether the path is one of the files of a canonical folder."""
+    return path.name in (MANIFEST, *(f"{name}.parquet" for name in TABLES)) and is_canonical(path.parent)
+
+
 def write(canonical: Canonical, folder: Path) -> None:
     """Write the folder whole or not at all; an older distribution of the same name is replaced.
 
@@ -59,15 +71,13 @@ def write(canonical: Canonical, folder: Path) -> None:
         If something that is no canonical distribution is in the way, or the place cannot be written.
     """
     check_place(folder)
-    try:
-        with _beside(folder) as scratch:
-            for name in TABLES:
-                pq.write_table(getattr(canonical, name), scratch / f"{name}.parquet", compression="zstd")
-            text = json.dumps(canonical.manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-            (scratch / MANIFEST).write_text(text + "\n", encoding="utf-8")
-            _swap(scratch, folder)
-    except OSError as error:
-        raise InputError(Problem(str(folder), f"cannot be written: {error.strerror or error}")) from None
+    folder = Path(os.path.realpath(folder))  # a link to the folder stays a link
+    with usable(folder, "written"), _beside(folder) as scratch:
+        for name in TABLES:
+            pq.write_table(getattr(canonical, name), scratch / f"{name}.parquet", compression="zstd")
+        text = json.dumps(canonical.manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        (scratch / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        _swap(scratch, folder)
 
 
 def check_place(folder: Path) -> None:
@@ -76,12 +86,15 @@ def check_place(folder: Path) -> None:
     Raises
     ------
     InputError
-        If the folder holds other files, or is a file.
+        If the folder holds other files or cannot be looked into, or is a file or a broken link.
     """
-    if folder.is_dir() and not is_canonical(folder) and any(folder.iterdir()):
-        raise InputError(Problem(str(folder), "holds other files", "Give a new folder, or an older canonical one"))
-    if folder.exists() and not folder.is_dir():
-        raise InputError(Problem(str(folder), "is a file", "Give a folder"))
+    with usable(folder, "written"):
+        if folder.is_dir() and not is_canonical(folder) and any(folder.iterdir()):
+            raise InputError(Problem(str(folder), "holds other files", "Give a new folder, or an older canonical one"))
+        if folder.exists() and not folder.is_dir():
+            raise InputError(Problem(str(folder), "is a file", "Give a folder"))
+        if folder.is_symlink() and not folder.exists():
+            raise InputError(Problem(str(folder), "is a link that leads nowhere", "Remove it, or give another folder"))
 
 
 @contextmanager
@@ -142,9 +155,10 @@ def read(folder: Path) -> Canonical:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(Problem(str(path), f"cannot be read: {error}", "Run planner ingest again")) from None
+        with usable(path):
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(Problem(str(path), f"is not JSON: {error}", "Run planner ingest again")) from None
     if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
         version = manifest.get("schema_version") if isinstance(manifest, dict) else None
         raise InputError(
@@ -154,6 +168,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
                 "Run planner ingest again on the raw logs",
                 field="schema_version",
             )
+        )
+    missing = [key for key, kind in MANIFEST_KEYS.items() if not isinstance(manifest.get(key), kind)]
+    if missing:
+        raise InputError(
+            [Problem(str(path), "is missing or of a wrong type", "Run planner ingest again", field=k) for k in missing]
         )
     return manifest
 

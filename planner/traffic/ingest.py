@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,11 @@ import duckdb
 from planner.errors import InputError, PlannerError, Problem, Problems
 from planner.traffic import aggregate
 from planner.traffic.buckets import PER_OCTAVE
-from planner.traffic.canonical import SCHEMA_VERSION, Canonical, digest
+from planner.traffic.canonical import SCHEMA_VERSION, Canonical, digest, is_canonical, is_canonical_file
+from planner.traffic.disk import usable
+from planner.traffic.dropped import describe, first_dropped
 from planner.traffic.engine import connect, progress_bar
+from planner.traffic.law import STATED_IDC
 from planner.traffic.readers import find_reader
 from planner.traffic.readers.base import OptionValue, Reader, Staged, Wanted
 from planner.traffic.readers.head import Head, read_head
@@ -26,6 +30,7 @@ from planner.traffic.rules import TREATMENTS, Rule
 LOG_ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 SHORTEST_WINDOW_US = 60 * 1_000_000
 """A log of a few rows is taken to observe at least a minute."""
+USE_CANONICAL = "give it as the path of model.traffic in the request"
 LONGEST_WINDOW_US = 3 * 366 * 86_400 * 1_000_000
 
 
@@ -49,11 +54,18 @@ def log_files(path: Path) -> tuple[Path, ...]:
     Raises
     ------
     InputError
-        If the path does not exist or the folder holds no log file.
+        If the folder cannot be read or holds no log file, or the path is of a canonical folder.
     """
-    if not path.is_dir():
-        return (path,)
-    files = tuple(sorted(p for p in path.iterdir() if p.name.endswith(LOG_ENDINGS) and not p.name.startswith(".")))
+    with usable(path):
+        if not path.is_dir():
+            if is_canonical_file(path):
+                what = f"is part of a canonical folder, {path.parent}, which is already a distribution"
+                raise InputError(Problem(str(path), what, f"Use the folder as it is: {USE_CANONICAL}"))
+            return (path,)
+        files = tuple(sorted(p for p in path.iterdir() if p.name.endswith(LOG_ENDINGS) and p.name[0] != "."))
+        if not files and is_canonical(path):
+            fix = f"Use it as it is: {USE_CANONICAL}"
+            raise InputError(Problem(str(path), "is already a canonical folder", fix))
     if not files:
         fix = f"Log files end in {', '.join(LOG_ENDINGS)}; a canonical folder holds manifest.json"
         raise InputError(Problem(str(path), "the folder holds no log file", fix))
@@ -68,21 +80,26 @@ def ingest(order: Order, *, show_progress: bool = False) -> Canonical:
     InputError
         If a file cannot be read, the format is unknown, or no row remains; says how many rows each rule dropped.
     """
+    try:
+        with usable(order.files[0] if order.files else Path()):
+            return _ingest(order, show_progress)
+    except duckdb.Error as error:
+        message = f"the aggregation broke off: {str(error).splitlines()[0][:200]}"
+        raise PlannerError(f"{message}. Check the free disk space of the temporary folder (TMPDIR)") from None
+
+
+def _ingest(order: Order, show_progress: bool) -> Canonical:
     heads = _heads(order.files)
     reader = find_reader(order.log_format, heads, mapped=bool(order.mapping))
     _check(order, reader)
     wanted = Wanted(order.model, order.mapping, order.aliases, order.options)
-    try:
-        with connect(order.time_zone) as connection, progress_bar(connection, "reading logs", wanted=show_progress):
-            staged = reader.stage(connection, heads, wanted)
-            aggregate.mark_duplicates(connection)
-            counts = _counts(connection, staged)
-            if not counts["kept"]:
-                raise InputError(_nothing_left(order, reader, counts))
-            return _aggregate(connection, order, reader, staged, counts)
-    except duckdb.Error as error:
-        message = f"the aggregation broke off: {str(error).splitlines()[0][:200]}"
-        raise PlannerError(f"{message}. Check the free disk space of the temporary folder (TMPDIR)") from None
+    with connect(order.time_zone) as connection, progress_bar(connection, "reading logs", wanted=show_progress):
+        staged = reader.stage(connection, heads, wanted)
+        aggregate.mark_duplicates(connection)
+        counts = _counts(connection, staged, wanted)
+        if not counts["kept"]:
+            raise InputError(_nothing_left(order, reader, counts))
+        return _aggregate(connection, order, reader, staged, counts)
 
 
 def _heads(files: Sequence[Path]) -> tuple[Head, ...]:
@@ -99,7 +116,7 @@ def _heads(files: Sequence[Path]) -> tuple[Head, ...]:
             problems.found.extend(error.problems)
     if not files:
         problems.add("FILE", "no log file is given")
-    if len({p.resolve() for p in files}) < len(files):
+    if len({os.path.realpath(p) for p in files}) < len(files):
         problems.add("FILE", "the same file is given twice", "Its requests would count twice")
     problems.raise_if_any()
     return tuple(heads)
@@ -108,7 +125,9 @@ def _heads(files: Sequence[Path]) -> tuple[Head, ...]:
 def _check(order: Order, reader: Reader) -> None:
     problems = Problems()
     for name in order.options:
-        if name not in reader.options:
+        if name == "idc":
+            problems.add("option idc", "is stated where a plan is made, not stored", f"In the request: {STATED_IDC}")
+        elif name not in reader.options:
             close = difflib.get_close_matches(name, reader.options, n=1)
             known = f"{reader.name} logs know: {', '.join(reader.options) or 'no options'}"
             problems.add(f"option {name}", "is not known", f"Did you mean '{close[0]}'?" if close else known)
@@ -121,7 +140,7 @@ def _check(order: Order, reader: Reader) -> None:
     problems.raise_if_any()
 
 
-def _counts(connection: duckdb.DuckDBPyConnection, staged: Staged) -> dict[str, Any]:
+def _counts(connection: duckdb.DuckDBPyConnection, staged: Staged, wanted: Wanted) -> dict[str, Any]:
     found = aggregate.count_verdicts(connection)
     kept = found.pop(None, 0)
     dropped = {rule: found.get(rule, 0) for rule in Rule}
@@ -132,6 +151,7 @@ def _counts(connection: duckdb.DuckDBPyConnection, staged: Staged) -> dict[str, 
         "kept": kept,
         "offered": offered,
         "dropped_by_reason": {rule.value: n for rule, n in dropped.items() if n},
+        "dropped_rows": first_dropped(connection, staged.tables, wanted, dropped) if any(dropped.values()) else {},
     }
 
 
@@ -140,9 +160,18 @@ def _nothing_left(order: Order, reader: Reader, counts: Mapping[str, Any]) -> li
     if not counts["rows_read"]:
         return [Problem(where, f"no row was found (read as {reader.name})", "Give a log with at least one request")]
     return [
-        Problem(where, f"no row remains: {n:,} of {counts['rows_read']:,} dropped as '{reason}'", _advice(reason))
+        Problem(
+            where,
+            f"no row remains: {n:,} of {counts['rows_read']:,} dropped as '{reason}'{_first(counts, reason)}",
+            _advice(reason),
+        )
         for reason, n in counts["dropped_by_reason"].items()
     ]
+
+
+def _first(counts: Mapping[str, Any], reason: str) -> str:
+    shown = [describe(row) for row in counts["dropped_rows"].get(reason, ())]
+    return f" ({'; '.join(shown)})" if shown else ""
 
 
 def _advice(reason: str) -> str:

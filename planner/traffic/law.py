@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from planner.errors import InputError, Problem
 from planner.traffic.buckets import lower_edge
 from planner.traffic.types import Burst, IntArray, LengthLaw, Tail, Traffic
 
+STATED_IDC = "traffic.options = {idc = 3}"
+"""How a request states an index of dispersion, by example."""
 REQUESTS_BEYOND = 10
 """Requests that a period must be expected to hold beyond a quantile before that quantile means something."""
 
@@ -181,9 +184,29 @@ def idc_at(burst: Burst, scale_s: float) -> float:
     """
     good = burst.resolution_ok & np.isfinite(burst.idc)
     if not good.any():
-        fix = "Give a log over a longer time, or with finer time stamps"
+        fix = (
+            "Give a log over a longer time or with finer time stamps, or state the index of dispersion of the arrivals "
+            f"in the request: {STATED_IDC} (1 is Poisson; more is burstier)"
+        )
         raise InputError(
             Problem("traffic", "no burst can be measured: the log is too short or its clock too coarse", fix)
         )
     value = np.interp(np.log(max(scale_s, 1e-9)), np.log(burst.scale_s[good]), burst.idc[good])
     return max(1.0, float(value))
+
+
+def unmeasured(burst: Burst) -> dict[str, list[float]]:
+    """Scales in seconds at which no index of dispersion could be measured, by the reason."""
+    found: dict[str, list[float]] = {}
+    for scale, idc, good in zip(burst.scale_s, burst.idc, burst.resolution_ok, strict=True):
+        if not np.isfinite(idc):
+            found.setdefault("the log is too short", []).append(float(scale))
+        elif not good:
+            found.setdefault("the clock of the log is too coarse", []).append(float(scale))
+    return found
+
+
+def state_idc(burst: Burst, idc: float) -> Burst:
+    """The burst table with the index of dispersion that the user states, at every scale."""
+    stated = np.full(burst.scale_s.shape, float(idc))
+    return replace(burst, idc=stated, var_n=stated * burst.mean_n, resolution_ok=np.ones(stated.shape, dtype=np.bool_))

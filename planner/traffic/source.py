@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, Problems
 from planner.traffic.canonical import MANIFEST, TABLES, Canonical, digest, is_canonical, read
+from planner.traffic.disk import usable
+from planner.traffic.dropped import heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.law import state_idc
+from planner.traffic.readers import check_format
 from planner.traffic.readers.base import OptionValue
 from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
 
@@ -35,12 +41,12 @@ def load_traffic(
     path
         A canonical folder, a log file, or a folder of log files of one format.
     log_format
-        ``auto``, or the name of a reader; not used for a canonical folder.
+        ``auto``, or the name of a reader; a canonical folder has none.
     model
         The model inside the log; needed only where the log holds several.
     options
         ``map`` (``timestamp=ts,prompt=in,output=out``), ``alias`` (``alias=model,...``), ``tz``, and the options of
-        the reader.
+        the reader; for every source ``idc``, the index of dispersion at every scale, stated instead of measured.
     name
         What the model is called from here on.
 
@@ -49,13 +55,47 @@ def load_traffic(
     InputError
         If the source cannot be read, or the model is not in it or not the only one.
     """
-    options = options or {}
-    if path.is_dir() and is_canonical(path):
-        canonical = read(path)
-        files = [path / MANIFEST, *(path / f"{table}.parquet" for table in TABLES)]
-        return to_traffic(canonical, model=model, name=name, where=path, sha256=digest(files))
-    canonical = ingest(_order(path, log_format, model, options))
-    return to_traffic(canonical, model=model, name=name, where=path, sha256=canonical.manifest["files_sha256"])
+    check_format(log_format)
+    of_source = dict(options or {})
+    stated_idc = _stated_idc(of_source.pop("idc", None))
+    with usable(path):
+        if path.is_dir() and is_canonical(path):
+            _check_canonical(path, log_format, of_source)
+            canonical = read(path)
+            sha256 = digest([path / MANIFEST, *(path / f"{table}.parquet" for table in TABLES)])
+        else:
+            canonical = ingest(_order(path, log_format, model, of_source))
+            sha256 = canonical.manifest["files_sha256"]
+    traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256)
+    return traffic if stated_idc is None else _with_idc(traffic, stated_idc)
+
+
+def _stated_idc(given: OptionValue | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        idc = float(given)
+    except ValueError:
+        idc = math.nan
+    if not 1 <= idc < math.inf:
+        fix = "Give a number of at least 1; 1 is Poisson"
+        raise InputError(Problem("traffic.options", f"{given!r} is no index of dispersion", fix, field="idc"))
+    return idc
+
+
+def _with_idc(traffic: Traffic, idc: float) -> Traffic:
+    note = f"index of dispersion stated: {idc:.12g}"
+    return replace(traffic, burst=state_idc(traffic.burst, idc), notes=(*traffic.notes, note))
+
+
+def _check_canonical(folder: Path, log_format: str, options: Mapping[str, OptionValue]) -> None:
+    problems = Problems()
+    if log_format != "auto":
+        problems.add(str(folder), f"a canonical folder has no format (given: {log_format})", "Leave format out")
+    for name in options:
+        fix = "Leave it out, or give it to planner ingest with the raw logs"
+        problems.add(str(folder), "this option does nothing for a canonical folder", fix, field=name)
+    problems.raise_if_any()
 
 
 def _order(path: Path, log_format: str, model: str, options: Mapping[str, OptionValue]) -> Order:
@@ -106,7 +146,7 @@ def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha2
         source=f"{manifest['source']}: {', '.join(manifest['files'])}",
         sha256=sha256,
         caps=_caps(manifest.get("caps", {}).get(inside, {})),
-        notes=tuple(str(note) for note in manifest["filters_applied"]),
+        notes=tuple(str(note) for note in [*manifest["filters_applied"], heavy_loss(manifest["counts"])] if note),
     )
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.cli.plan import default_folder
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "catalogs" / "example"
 NOW = "2026-11-29T12:00:00Z"
@@ -192,3 +194,57 @@ def test_output_folder_that_cannot_be_made(folder):
 def test_bad_time_stamp(folder):
     result = run("plan", "quarter.toml", "-o", "out", "--now", "yesterday", cwd=folder)
     assert_refused(folder, result, 2, "--now")
+
+
+def test_targets_that_are_folders_are_found_before_any_work(folder):
+    (folder / "out" / "plan.json").mkdir(parents=True)
+    result = plan(folder)
+    assert result.returncode == 2
+    assert "plan.json: is a folder" in result.stderr
+    assert written(folder) == ["plan.json"]
+
+
+def test_an_infeasible_request_leaves_no_empty_folder(folder):
+    plan(folder, SMALL.replace("tail_budget = 0.01", "tail_budget = 0.01\ntargets = { tpot_ms = 0.5 }"))
+    assert not (folder / "out").exists()
+
+
+def test_default_folders_do_not_collide():
+    assert default_folder(Path("a/quarter.toml")) == Path("reports/a")
+    assert default_folder(Path("a/other.toml")) == Path("reports/a-other")
+
+
+def test_json_goes_to_standard_output(folder):
+    result = run("plan", "quarter.toml", "-o", "out", "--now", NOW, "--json", cwd=folder)
+    assert json.loads(result.stdout) == json.loads((folder / "out" / "plan.json").read_text())
+
+
+def test_a_horizon_that_is_over(folder):
+    result = run("plan", "quarter.toml", "-o", "out", "--now", "2028-01-01T00:00:00Z", cwd=folder)
+    assert_refused(folder, result, 2, "the horizon is already over")
+
+
+def test_prices_later_than_the_plan_are_not_used(folder):
+    result = run("plan", "quarter.toml", "-o", "out", "--now", "2019-01-01T00:00:00Z", cwd=folder)
+    assert_refused(folder, result, 2, "no offer can be used")
+
+
+def test_a_full_disk_ends_in_one_line(folder):
+    plan(folder)
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "planner", "catalog", "list", "gpus"],
+            cwd=folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_ascii_terminals_get_an_answer(folder):
+    env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    result = run("size", "Qwen/Qwen3-32B", "--gpu", "H200-SXM", cwd=folder, env=env)
+    assert result.returncode == 0, result.stderr

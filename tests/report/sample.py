@@ -66,6 +66,7 @@ H100 = "aws/p5.48xlarge/us-east-1/on_demand"
 H200 = "nebius/gpu-h200-sxm/eu-north1/on_demand"
 L40S = "aws/g6e.12xlarge/us-east-1/on_demand"
 A100 = "runpod/A100-80GB/on_demand"
+OFFERS = (H100, H200, L40S, A100)
 
 _SPECS = (
     _Spec("chat", "meta-llama/Llama-3.3-70B-Instruct", H100, "H100-SXM", 4, "fp8", "fp8", 16_384, 3, 0, 9.2,
@@ -145,7 +146,7 @@ def _pool(s: _Spec) -> Pool:
         served_output_mtok=served_out, capacity_mtok=(served_in + served_out) * 1.9,
         launch_command=f"vllm serve {s.weights}", runner_up=runner_up,
         why=f"{replicas} replicas of {s.gpu} tp{s.tp} is the cheapest that holds every limit; one fewer breaks: "
-        f"{s.binds}; next best: {runner_up.description}, {runner_up.extra_usd:+,.0f} USD",
+        f"{s.binds}; next best: {runner_up.description}",
     )  # fmt: skip
 
 
@@ -155,7 +156,8 @@ def _purchase(
     return Purchase(
         offer_id=offer, provider=provider, instance_type=kind, region=region, gpu=gpu, term="on_demand",
         gpus_per_instance=each, instances=n, gpus_bought=n * each, gpus_used=used, usd_per_instance_h=price,
-        hours=HOURS, usd=n * price * HOURS, price_as_of=dt.date(2026, 7, 20), source_url=f"{_AWS}#{gpu}", notes=notes,
+        hours=HOURS, usd=n * price * HOURS, price_as_of=dt.date(2026, 7, 20), price_kind="list",
+        source_url=f"{_AWS}#{gpu}", notes=notes,
     )  # fmt: skip
 
 
@@ -242,9 +244,9 @@ def sample_plan() -> FleetPlan:
         ),
         totals=totals, pools=pools, purchases=purchases,
         quotas=(
-            QuotaUse(name="H100 in us-east-1", used=16, limit=24, unit="GPU"),
-            QuotaUse(name="nebius stock", used=16, limit=16, unit="GPU"),
-            QuotaUse(name="Quarter budget", used=totals.usd, limit=500_000.0, unit="USD"),
+            QuotaUse(name="H100 in us-east-1", offers=(H100,), used=16, limit=24, unit="GPU"),
+            QuotaUse(name="nebius stock", offers=(H200,), used=16, limit=16, unit="GPU"),
+            QuotaUse(name="Quarter budget", offers=OFFERS, used=totals.usd, limit=500_000.0, unit="USD"),
         ),
         assumptions=_assumptions(),
         inputs=(

@@ -27,6 +27,12 @@ def test_references_on_the_same_sheet_have_no_sheet_name():
     assert _book().resolve(Formula("=tblOther[X, USD]#total*<1>", ("price",)), "Two") == "=$A$13*$E$7"
 
 
+def test_a_row_of_another_table_is_named_by_its_number():
+    assert _book().resolve(Formula("=tblOther[X, USD]@2+tblOther[X, USD]@"), "One", _table(), 1) == "=Two!$A12+Two!$A11"
+    with pytest.raises(ValueError, match="tblOther has no row 3"):
+        _book().resolve(Formula("=tblOther[X, USD]@3"), "One")
+
+
 def test_unknown_columns_and_cells_are_errors():
     with pytest.raises(KeyError):
         _book().resolve(Formula("=tblOther[Y]"), "One")

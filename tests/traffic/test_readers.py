@@ -129,6 +129,19 @@ def test_a_hopeless_file_is_refused_with_the_reason(name: str, content: bytes, m
     assert name in str(caught.value)
 
 
+def test_a_first_prompt_longer_than_the_csv_limit_is_read(tmp_path: Path) -> None:
+    rows = "request_id,prompt_tokens,completion_tokens,startTime,messages\n"
+    counts = _counts(tmp_path / "log.csv", rows + 'a,1,2,2026-01-01 00:00:00,"' + "x" * 200_000 + '"\n')
+    assert (counts["kept"], counts["dropped_by_reason"]) == (1, {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.csv")
+    with pytest.raises(InputError, match="is a pipe"):
+        load_traffic(tmp_path / "log.csv", name="m")
+
+
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InputError, match="no such file") as caught:
@@ -197,6 +210,11 @@ def test_litellm_failures_cache_hits_duplicates_and_models(tmp_path: Path) -> No
         "kept": 3,
         "offered": 4,
         "dropped_by_reason": {"failed request": 1, "response-cache hit": 1, "duplicate request id": 1},
+        "dropped_rows": {
+            "failed request": [{"file": "spend.csv", "row": 3, "field": "status", "value": "text of length 7"}],
+            "response-cache hit": [{"file": "spend.csv", "row": 4, "field": "cache_hit", "value": ""}],
+            "duplicate request id": [{"file": "spend.csv", "row": 7, "field": "request_id", "value": ""}],
+        },
     }
     chat = load_traffic(path, model="chat", name="m")
     assert (chat.law.requests, chat.minute_counts.sum()) == (1, 2), "the failed request is still an arrival"

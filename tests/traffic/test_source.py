@@ -10,7 +10,7 @@ import pytest
 from planner.errors import InputError
 from planner.traffic import canonical
 from planner.traffic.ingest import Order, ingest
-from planner.traffic.law import idc_at
+from planner.traffic.law import idc_at, length_at_tail, truncate, unmeasured
 from planner.traffic.source import load_traffic
 from planner.traffic.types import Traffic
 
@@ -230,3 +230,155 @@ def test_other_peoples_files_are_not_overwritten(examples: Path, tmp_path: Path)
     with pytest.raises(InputError, match="is a file"):
         canonical.write(found, tmp_path / "mine" / "thesis.txt")
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.fixture(scope="module")
+def folder(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A canonical folder that no test changes."""
+    path = tmp_path_factory.mktemp("canonical") / "c"
+    canonical.write(ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",))), path)
+    return path
+
+
+def test_a_symlink_loop_or_an_impossible_path_is_bad_input(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for path in (loop, loop / "log.csv"):
+        with pytest.raises(InputError, match=r"cannot be read: .*link"):
+            load_traffic(path, name="m")
+    with pytest.raises(InputError, match="null character"):
+        load_traffic(tmp_path / "a\0b", name="m")
+    with pytest.raises(InputError, match=r"cannot be read: .*long"):
+        load_traffic(tmp_path / ("x" * 300), name="m")
+
+
+@pytest.mark.parametrize("method", ["read_text", "is_file", "is_dir", "open"])
+def test_a_folder_that_may_not_be_read_is_bad_input(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user without the right; tests may run as root, who has every right."""
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, method, refuse)
+    with pytest.raises(InputError, match=r"cannot be read: Permission denied\. Ask for the right"):
+        load_traffic(folder, name="m")
+
+
+def test_a_disk_error_while_writing_names_the_folder_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(table: object, path: Path, **_: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    found = canonical.read(folder)
+    monkeypatch.setattr(canonical.pq, "write_table", full)
+    with pytest.raises(InputError, match="c: cannot be written: No space left on device"):
+        canonical.write(found, tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_folder_that_is_full_is_bad_input(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/tmp/scratch")
+
+    monkeypatch.setattr("planner.traffic.engine.tempfile.TemporaryDirectory", full)
+    with pytest.raises(InputError, match="/tmp/scratch: cannot be read: No space left"):
+        load_traffic(examples / "AzureLLMInferenceTrace_code.csv", name="m")
+
+
+def test_a_link_to_an_output_folder_stays_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    canonical.write(canonical.read(folder), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert canonical.is_canonical(tmp_path / "real")
+
+
+def test_a_manifest_without_its_entries_is_refused(folder: Path, tmp_path: Path) -> None:
+    canonical.write(canonical.read(folder), tmp_path / "c")
+    for text, message in (('{"schema_version": 1}', "field window_end_us"), ("[" * 100_000, "is not JSON")):
+        (tmp_path / "c" / "manifest.json").write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_traffic(tmp_path / "c", name="m")
+
+
+def test_a_format_is_known_and_not_given_for_a_canonical_folder(folder: Path, tmp_path: Path) -> None:
+    for path in (folder, tmp_path / "none.csv"):
+        with pytest.raises(InputError, match="'foo' is not a log format"):
+            load_traffic(path, log_format="foo", name="m")
+    with pytest.raises(InputError) as caught:
+        load_traffic(folder, log_format="azure", options={"seed": 1}, name="m")
+    assert "a canonical folder has no format (given: azure). Leave format out" in str(caught.value)
+    assert "field seed: this option does nothing" in str(caught.value)
+    assert load_traffic(folder, log_format="auto", name="m").law.requests == 8819
+
+
+def test_a_stated_dispersion_holds_at_every_scale(folder: Path, examples: Path) -> None:
+    for path in (folder, examples / "AzureLLMInferenceTrace_code.csv"):
+        stated = load_traffic(path, options={"idc": 3}, name="m")
+        measured = load_traffic(path, name="m")
+        assert [idc_at(stated.burst, s) for s in (0.1, 1, 60, 3600, 1e6)] == [3.0] * 5
+        assert stated.burst.resolution_ok.all()
+        assert unmeasured(stated.burst) == {}
+        assert stated.notes == ("index of dispersion stated: 3",)
+        np.testing.assert_array_equal(stated.burst.mean_n, measured.burst.mean_n)
+        np.testing.assert_array_equal(stated.burst.var_n, 3 * measured.burst.mean_n)
+    drawn = load_traffic(examples / "servegen-deepseek-r1", options={"window_s": 600, "idc": "1.5"}, name="m")
+    assert idc_at(drawn.burst, 5) == 1.5
+    assert drawn.notes[-1] == "index of dispersion stated: 1.5"
+
+
+@pytest.mark.parametrize("value", [0.99, 0, -3, "nan", "inf", float("inf"), "three", ""])
+def test_a_dispersion_below_one_or_without_end_is_refused(value: str | float, folder: Path) -> None:
+    with pytest.raises(InputError, match=r"field idc: .* is no index of dispersion"):
+        load_traffic(folder, options={"idc": value}, name="m")
+
+
+def test_a_log_too_short_for_any_burst_says_how_to_state_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("timestamp,prompt,output\n" + "".join(f"{1_700_000_000 + 60 * i},9,1\n" for i in range(5)))
+    traffic = load_traffic(path, name="m")
+    with pytest.raises(InputError, match=r"traffic.options = \{idc = 3\}"):
+        idc_at(traffic.burst, 5)
+    assert idc_at(load_traffic(path, options={"idc": 2.5}, name="m").burst, 5) == 2.5
+
+
+def _plain(path: Path, rows: list[tuple[float, int, int]]) -> Traffic:
+    path.write_text("timestamp,prompt,output\n" + "".join(f"{t},{p},{o}\n" for t, p, o in rows))
+    return load_traffic(path, name="m")
+
+
+START = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(START, 500, 20)],
+        [(START, 500, 20)] * 50,
+        [(START + 60 * (i // 10), 500, 20) for i in range(200)],
+        [(START + i, 500, 20) for i in range(200)],
+        [(START + i, 500 + i, 0) for i in range(200)],
+        [(START + i, 1, 0) for i in range(200)],
+    ],
+    ids=["single", "one stamp", "whole minutes", "all alike", "no output", "least"],
+)
+def test_degenerate_logs_end_cleanly(rows: list[tuple[float, int, int]], tmp_path: Path) -> None:
+    traffic = _plain(tmp_path / "log.csv", rows)
+    assert traffic.law.requests == traffic.minute_counts.sum() == len(rows)
+    assert traffic.law.mean_output == np.mean([o for _, _, o in rows])
+    assert traffic.window_s >= 60
+    longest = max(p + o for _, p, o in rows)
+    assert length_at_tail(traffic, 0.0) == longest
+    assert truncate(traffic, longest).requests == len(rows)
+    assert traffic.caps == (), "nothing was cut"
+    assert np.isfinite(traffic.burst.idc[traffic.burst.resolution_ok]).all()
+    assert sum(map(len, unmeasured(traffic.burst).values())) == (~traffic.burst.resolution_ok).sum()
+
+
+def test_a_cap_needs_shorter_lengths_below_it(tmp_path: Path) -> None:
+    alike = [(START + i, 4096, 7) for i in range(1000)]
+    assert _plain(tmp_path / "alike.csv", alike).caps == ()
+    cut = _plain(tmp_path / "cut.csv", [*alike, (START, 100, 7)]).caps
+    assert [(c.side, c.tokens, c.requests) for c in cut] == [("prompt", 4096, 1000)]

@@ -20,6 +20,8 @@ from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, 
 
 ALL_CHECKS = "all_checks"
 """Defined name of the one cell that says whether every check passes (1/0)."""
+PASS = "Pass (1/0)"
+"""Not painted: it is 0 in every row once an input is edited; what fails shows in the column before."""
 INPUTS_AS_SOLVED = "Inputs that differ from the solved ones"
 
 
@@ -216,7 +218,7 @@ def build(plan: FleetPlan) -> Sheet:
         ),
         Column("Holds (1/0)", 9, Formula("=IFERROR(([Difference]<=[Tolerance])*1,0)"), Kind.FORMULA, COUNT),
         Column(
-            "Pass (1/0)",
+            PASS,
             9,
             Formula("=[Holds (1/0)]*tblChecks[Holds (1/0)]@" + str(as_solved)),
             Kind.FORMULA,

@@ -26,6 +26,7 @@ def build(plan: FleetPlan) -> Sheet:
                 lambda top: _models(plan, top),
                 lambda top: _gpu_types(plan, top),
                 lambda top: _limits(plan, top),
+                lambda top: _covers(plan, top),
             ]
         ),
         wide=True,
@@ -169,7 +170,7 @@ def _limits(plan: FleetPlan, top: int) -> Table:
     columns = (
         Column("Limit", 40, tuple(q.name for q in quotas) or ("(no quota stated)",)),
         Column("Unit", 16, tuple(q.unit for q in quotas) or ("",)),
-        Column("Used", 16, tuple(q.used for q in quotas) or (0,), Kind.RESULT, COUNT),
+        Column("Used", 16, Formula("=SUMIFS(tblCovers[GPUs bought],tblCovers[Limit],[Limit])"), Kind.FORMULA, COUNT),
         Column(
             "Allowed", 13, (0,) if none else tuple(Formula("=<1>", (quota_id(q),)) for q in quotas), Kind.LINK, COUNT
         ),
@@ -177,3 +178,14 @@ def _limits(plan: FleetPlan, top: int) -> Table:
         Column("Within (1/0)", 13, Formula("=([Used]<=[Allowed]+<1>)*1", (TOLERANCE,)), Kind.FORMULA),
     )
     return Table("tblLimits", "Cost", top, columns, max(1, len(quotas)), "Quotas and stock")
+
+
+def _covers(plan: FleetPlan, top: int) -> Table:
+    """Which purchases count towards which limit."""
+    pairs = [(q.name, offer) for q in facts.gpu_quotas(plan) for offer in q.offers] or [("(nothing bought)", "")]
+    columns = (
+        Column("Limit", 40, tuple(limit for limit, _ in pairs)),
+        Column("Offer", 16, tuple(offer for _, offer in pairs)),
+        Column("GPUs bought", 16, Formula("=SUMIFS(tblCost[GPUs bought],tblCost[Offer],[Offer])"), Kind.FORMULA, COUNT),
+    )
+    return Table("tblCovers", "Cost", top, columns, len(pairs), "What counts towards each limit")

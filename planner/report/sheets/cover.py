@@ -26,6 +26,9 @@ OLDEST = "run/oldest_price"
 AGE = "run/oldest_price_age_days"
 
 _DIGEST = "over the lines role TAB file TAB sha256 of sheet Files"
+_COLUMNS = "EFG"
+_RIGHT = {"D": 2, "E": 14, "F": 30, "G": 27}
+"""Columns right of the record, and their widths."""
 _SIGNERS = ("Prepared by", "Reviewed by", "Approved by")
 
 
@@ -48,7 +51,7 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
     gap = Formula("=IF(<1>>0,(<1>-<2>)/<1>,0)", (OBJECTIVE, BOUND))
     horizon = f"{plan.horizon_start} to {plan.horizon_end}"
     return (
-        Fact("run/status", "Status", "DRAFT", "final once signed below", text),
+        Fact("run/status", "Status", "DRAFT", "final once signed", text),
         Fact("run/title", "Plan", plan.title, "", text),
         Fact("run/horizon", "Horizon", horizon, "the end day is not part of it", text),
         Fact("run/owner", "Owner", plan.owner, "", text),
@@ -59,7 +62,7 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(
             "run/prices",
             "Prices",
-            "list prices, before any discount",
+            f"{facts.price_kinds(plan)} prices, before any discount",
             "of the term bought; other kinds of price only where the request names them",
             text,
         ),
@@ -88,12 +91,12 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(STATUS, "Solver status", str(solve.status), "optimal: proven within the gap target"),
         Fact(
             OBJECTIVE,
-            "Objective, USD (solver result)",
+            "Objective, USD (solver)",
             solve.objective,
-            "cost of the horizon; the checks compare sheet Cost with it",
+            "solver result: cost of the horizon",
             number=USD_CENTS,
         ),
-        Fact(BOUND, "Proven bound, USD (solver result)", solve.bound, facts.CLAIM, number=USD_CENTS),
+        Fact(BOUND, "Proven bound, USD (solver)", solve.bound, f"solver result: {facts.CLAIM}", number=USD_CENTS),
         Fact(GAP, "Gap to the bound", gap, "(objective - bound) / objective", Kind.FORMULA, SHARE_FINE),
         Fact(GPUS_BOUGHT, "GPUs bought", bought, "solver result", number=COUNT),
         Fact(GPUS_USED, "GPUs used by pools", used, "solver result", number=COUNT),
@@ -109,15 +112,15 @@ def _served(plan: FleetPlan) -> float:
 def _run_table(plan: FleetPlan) -> Table:
     rows = run_facts(plan)
     columns = (
-        Column("Item", 34, tuple(fact.text for fact in rows)),
+        Column("Item", 29, tuple(fact.text for fact in rows)),
         Column(
             "Value",
-            52,
+            36,
             tuple(fact.value for fact in rows),
             tuple(fact.kind for fact in rows),
             tuple(fact.number for fact in rows),
         ),
-        Column("Note", 52, tuple(fact.note for fact in rows)),
+        Column("Note", 42, tuple(fact.note for fact in rows)),
     )
     return Table("tblRun", "Cover", FIRST_TABLE_ROW, columns, len(rows))
 
@@ -129,18 +132,19 @@ def addresses(plan: FleetPlan) -> dict[str, str]:
 
 
 def build(plan: FleetPlan) -> Sheet:
-    """The Cover sheet: the record, then sign-off, legend and index."""
+    """The Cover sheet: the record on the left; sign-off, colours and index on the right."""
     run = _run_table(plan)
-    signoff = run.bottom + 2
-    legend = signoff + len(_SIGNERS) + 3
-    index = legend + len(style.MEANING) + 3
+    colours = FIRST_TABLE_ROW + len(_SIGNERS) + 2
+    index = colours + len(style.MEANING) + 2
 
     def finish(sheet: Worksheet, book: Book) -> None:
         sheet["B3"] = "=Summary!$B$3"
         sheet["B3"].font, sheet["B3"].alignment = style.BIG, style.HEADLINE_ALIGN
-        _sign_off(sheet, signoff)
+        for letter, width in _RIGHT.items():
+            sheet.column_dimensions[letter].width = width
+        _sign_off(sheet, FIRST_TABLE_ROW)
+        _colours(sheet, colours)
         _index(sheet, index, book)
-        _legend(sheet, legend)
 
     return Sheet(
         "Cover",
@@ -149,57 +153,50 @@ def build(plan: FleetPlan) -> Sheet:
         "Which plan this is, whether it holds, who signs it",
         NAVY,
         (run,),
+        extra_columns=len(_RIGHT),
         finish=finish,
     )
 
 
-def _heading(sheet: Worksheet, row: int, text: str) -> None:
-    cell = sheet.cell(row, 1, text)
-    cell.font = style.HEADING
-
-
-def _header(sheet: Worksheet, row: int, texts: tuple[str, ...]) -> None:
-    for column, text in enumerate(texts, start=1):
-        cell = sheet.cell(row, column, text)
+def _header(sheet: Worksheet, row: int, texts: tuple[str, str, str]) -> None:
+    for column, text in zip(_COLUMNS, texts, strict=True):
+        cell = sheet[f"{column}{row}"]
+        cell.value = text or None
         cell.font, cell.fill, cell.alignment = style.HEADER, style.HEADER_FILL, style.HEADER_TEXT_ALIGN
 
 
-def _text(sheet: Worksheet, row: int, column: int, text: str) -> None:
-    cell = sheet.cell(row, column, text)
-    cell.font, cell.alignment = style.FONTS[Kind.TEXT], style.TEXT_ALIGN
+def _text(sheet: Worksheet, place: str, text: str) -> None:
+    """Text that may run over the empty cell to its right."""
+    cell = sheet[place]
+    cell.value, cell.font, cell.alignment = text, style.FONTS[Kind.TEXT], style.HEADLINE_ALIGN
 
 
 def _sign_off(sheet: Worksheet, top: int) -> None:
-    _heading(sheet, top, "Sign-off")
-    _header(sheet, top + 1, ("Role", "Name", "Date and signature"))
+    _header(sheet, top, ("Sign-off", "Name", "Date and signature"))
     line = Border(bottom=Side(style="thin", color="404040"))
-    for row, role in enumerate(_SIGNERS, start=top + 2):
-        _text(sheet, row, 1, role)
-        sheet.row_dimensions[row].height = 22
-        for column in (2, 3):
-            cell = sheet.cell(row, column)
+    for row, role in enumerate(_SIGNERS, start=top + 1):
+        _text(sheet, f"{_COLUMNS[0]}{row}", role)
+        for column in _COLUMNS[1:]:
+            cell = sheet[f"{column}{row}"]
             cell.border, cell.fill, cell.font = line, style.FILLS[Kind.INPUT], style.FONTS[Kind.INPUT]
             cell.protection = style.UNLOCKED
 
 
-def _index(sheet: Worksheet, top: int, book: Book) -> None:
-    _heading(sheet, top, "Sheets")
-    _header(sheet, top + 1, ("Sheet", "Holds", "Tables"))
-    for row, item in enumerate(book.sheets, start=top + 2):
-        link = sheet.cell(row, 1, item.name)
-        link.hyperlink = Hyperlink(ref=link.coordinate, location=f"'{item.name}'!A1", display=item.name)
-        link.font, link.alignment = style.HYPERLINK, style.TEXT_ALIGN
-        _text(sheet, row, 2, item.holds)
-        _text(sheet, row, 3, ", ".join(table.name for table in item.tables))
-
-
-def _legend(sheet: Worksheet, top: int) -> None:
-    _heading(sheet, top, "Colours")
-    _header(sheet, top + 1, ("Looks like", "Is", "Meaning"))
-    for row, (kind, meaning) in enumerate(style.MEANING.items(), start=top + 2):
-        cell = sheet.cell(row, 1, "1,234")
-        cell.font, cell.alignment = style.FONTS[kind], style.NUMBER_ALIGN
+def _colours(sheet: Worksheet, top: int) -> None:
+    _header(sheet, top, ("Looks like", "Meaning", ""))
+    for row, (kind, meaning) in enumerate(style.MEANING.items(), start=top + 1):
+        cell = sheet[f"{_COLUMNS[0]}{row}"]
+        cell.value, cell.font, cell.alignment = "1,234", style.FONTS[kind], style.NUMBER_ALIGN
         if kind in style.FILLS:
             cell.fill = style.FILLS[kind]
-        _text(sheet, row, 2, kind.value)
-        _text(sheet, row, 3, meaning)
+        _text(sheet, f"{_COLUMNS[1]}{row}", meaning)
+
+
+def _index(sheet: Worksheet, top: int, book: Book) -> None:
+    _header(sheet, top, ("Sheet", "Holds", ""))
+    for row, item in enumerate(book.sheets, start=top + 1):
+        link = sheet[f"{_COLUMNS[0]}{row}"]
+        link.value = item.name
+        link.hyperlink = Hyperlink(ref=link.coordinate, location=f"'{item.name}'!A1", display=item.name)
+        link.font, link.alignment = style.HYPERLINK, style.TEXT_ALIGN
+        _text(sheet, f"{_COLUMNS[1]}{row}", item.holds)

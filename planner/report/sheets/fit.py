@@ -66,7 +66,7 @@ def _fit(plan: FleetPlan, top: int) -> Table:
             Kind.FORMULA,
             SHARE,
         ),
-        Column(EXTRA, 12, extra, Kind.RESULT, USD),
+        Column(EXTRA, 14, extra, Kind.RESULT, USD),
         Column("Next best configuration", 34, tuple(facts.runner_up(p) for p in pools), Kind.RESULT),
         Column("Why", 50, tuple(facts.reason(p) for p in pools), Kind.RESULT),
     )

@@ -20,7 +20,7 @@ TERMS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Replica",
-        "One running copy of a model, on one or more GPUs. It is the smallest step in which capacity can be bought.",
+        "One running copy of a model, on one or more GPUs. It is the smallest step by which a pool grows.",
         "Plan",
     ),
     (

@@ -30,6 +30,8 @@ EXACT = "constant/exact"
 SECONDS_PER_HOUR = "constant/seconds_per_hour"
 TOKENS_PER_MTOK = "constant/tokens_per_mtok"
 PRICE_GROUP = "Price"
+_DIGITS = ((100, "#,##0.0"), (10, "#,##0.00"), (0, "#,##0.00##"))
+"""Formats of fractions from a size upwards."""
 UNDATED = "undated"
 """Stands in place of a source date that the plan does not know."""
 
@@ -163,9 +165,7 @@ def _stated_on(plan: FleetPlan) -> dt.date | None:
 def _plan_rows(plan: FleetPlan) -> Iterator[InputRow]:
     day, stated = facts.created_utc(plan).date(), _stated_on(plan)
     span = f"{plan.horizon_start} to {plan.horizon_end} (end exclusive)"
-    yield InputRow(
-        CREATED, "Plan", "Day of planning", "date", day, _run(plan), day, plan.owner, "", Kind.RESULT
-    )
+    yield InputRow(CREATED, "Plan", "Day of planning", "date", day, _run(plan), day, plan.owner, "", Kind.RESULT)
     yield InputRow(
         HOURS, "Plan", "Hours of the horizon", "h", plan.horizon_hours, f"{_request(plan)}: {span}", stated, plan.owner
     )
@@ -201,7 +201,7 @@ def _demand_rows(plan: FleetPlan) -> Iterator[InputRow]:
             )
 
         def decided(item: str, text: str, value: float, pool: Pool = pool) -> InputRow:
-            note = f"refused by max_model_len {pool.max_model_len:,}"
+            note = f"max_model_len {pool.max_model_len:,}"
             day = facts.created_utc(plan).date()
             row = stated(item, text, "share", value, f"{_run(plan)}, from the traffic log")
             return replace(row, date=day, note=note, kind=Kind.RESULT)
@@ -230,7 +230,7 @@ def _limit_rows(plan: FleetPlan) -> Iterator[InputRow]:
         yield row(work_id(limit), "Largest share of time that the work of the load may take", "share", limit)
     for model in facts.models(plan):
         share = next(pool.tail_budget for pool in plan.pools if pool.model == model)
-        yield row(tail_id(model), f"{model}: largest share of requests refused for length", "share", share)
+        yield row(tail_id(model), f"{model}: largest share refused for length", "share", share)
     for quota in facts.gpu_quotas(plan):
         yield row(quota_id(quota), f"Limit: {quota.name}", quota.unit, quota.limit)
     budget = facts.budget(plan)
@@ -303,7 +303,7 @@ def number_format(row: InputRow) -> str:
         return USD_CENTS if round(row.value, 2) == row.value else "#,##0.0000"
     if row.value == int(row.value):
         return COUNT
-    return "#,##0.0" if abs(row.value) >= 100 else "#,##0.00##"
+    return next(number for least, number in _DIGITS if abs(row.value) >= least)
 
 
 def _table(rows: tuple[InputRow, ...]) -> Table:
@@ -321,9 +321,9 @@ def _table(rows: tuple[InputRow, ...]) -> Table:
             Formula("=IF(AND(EXACT([Value],[As solved]),ISNUMBER([Value])=ISNUMBER([As solved])),0,1)"),
             Kind.FORMULA,
         ),
-        Column("Source", 50, tuple(row.source for row in rows)),
+        Column("Source", 48, tuple(row.source for row in rows)),
         Column("Source date", 12, tuple(row.date or UNDATED for row in rows), number=DATE),
-        Column("Owner", 16, tuple(row.owner for row in rows)),
+        Column("Owner", 21, tuple(row.owner for row in rows)),
         Column(
             "Age, days",
             9,
@@ -337,7 +337,7 @@ def _table(rows: tuple[InputRow, ...]) -> Table:
             Formula(f'=IF(AND([Group]="{PRICE_GROUP}",[Age, days]><1>),1,0)', (PRICE_AGE,)),
             Kind.FORMULA,
         ),
-        Column("Note", 28, tuple(row.note for row in rows)),
+        Column("Note", 25, tuple(row.note for row in rows)),
     )
     return Table("tblInputs", "Inputs", FIRST_TABLE_ROW, columns, len(rows))
 

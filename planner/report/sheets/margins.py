@@ -6,10 +6,8 @@ from planner.plan import FleetPlan, Margin, Pool
 from planner.plan import Measure as Band
 from planner.report import facts
 from planner.report.sheets.inputs import limit_id
-from planner.report.style import GREEN, SHARE, SHARE_FINE, Kind
+from planner.report.style import COUNT, GREEN, MS, SHARE, SHARE_FINE, Kind
 from planner.report.table import Column, Formula, Sheet, Table, Value, stack
-
-_TOKENS_PER_LIMIT = "#,##0"
 
 
 def build(plan: FleetPlan) -> Sheet:
@@ -26,9 +24,7 @@ def build(plan: FleetPlan) -> Sheet:
 
 
 def _number(margin: Margin) -> str:
-    if margin.unit.startswith("share"):
-        return SHARE_FINE
-    return "#,##0.0" if margin.unit == "ms" else _TOKENS_PER_LIMIT
+    return {"share": SHARE, "share of requests": SHARE_FINE, "ms": MS}.get(margin.unit, COUNT)
 
 
 def _limit(pool: Pool, margin: Margin) -> Value:
@@ -64,22 +60,21 @@ def _bands(plan: FleetPlan, top: int) -> Table:
     for pool in plan.pools:
         rows.append((pool, "TPOT", pool.speed.tpot_ms))
         rows.append((pool, f"TTFT, {pool.speed.ttft_percentile:.0%} of requests", pool.speed.ttft_ms))
-    ms = "#,##0.0"
     targets = tuple(_target(pool, what) for pool, what, _ in rows)
     columns = (
         Column("Pool", 22, tuple(p.name for p, _, _ in rows)),
         Column("Time", 24, tuple(what for _, what, _ in rows)),
-        Column("Fast edge, ms", 14, tuple(facts.finite(b.low) for _, _, b in rows), Kind.RESULT, ms),
-        Column("Middle, ms", 14, tuple(facts.finite(b.value) for _, _, b in rows), Kind.RESULT, ms),
-        Column("Slow edge, ms", 18, tuple(facts.finite(b.high) for _, _, b in rows), Kind.RESULT, ms),
-        Column("Used, ms", 12, tuple(facts.finite(b.used) for _, _, b in rows), Kind.RESULT, ms),
+        Column("Fast edge, ms", 14, tuple(facts.finite(b.low) for _, _, b in rows), Kind.RESULT, MS),
+        Column("Middle, ms", 14, tuple(facts.finite(b.value) for _, _, b in rows), Kind.RESULT, MS),
+        Column("Slow edge, ms", 18, tuple(facts.finite(b.high) for _, _, b in rows), Kind.RESULT, MS),
+        Column("Used, ms", 12, tuple(facts.finite(b.used) for _, _, b in rows), Kind.RESULT, MS),
         Column(
             "In band (1/0)",
             12,
             Formula("=([Used, ms]>=[Fast edge, ms])*([Used, ms]<=[Slow edge, ms])"),
             Kind.FORMULA,
         ),
-        Column("Limit, ms", 14, targets, Kind.LINK, ms),
+        Column("Limit, ms", 14, targets, Kind.LINK, MS),
         Column("80 % band from", 52, tuple(b.source for _, _, b in rows), Kind.RESULT),
     )
     return Table("tblBands", "Margins", top, columns, len(rows), "Predicted times: 80 % bands")

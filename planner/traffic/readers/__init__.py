@@ -15,6 +15,19 @@ READERS: tuple[Reader, ...] = (Azure(), LiteLLM(), Mooncake(), ServeGen(), Plain
 """In the order in which they are asked whether a file is theirs."""
 
 
+def check_format(log_format: str) -> None:
+    """Refuse a name that no reader has.
+
+    Raises
+    ------
+    InputError
+        If the name is neither ``auto`` nor that of a reader.
+    """
+    known = ("auto", *(reader.name for reader in READERS))
+    if log_format not in known:
+        raise InputError(Problem("format", f"'{log_format}' is not a log format", f"Use one of: {', '.join(known)}"))
+
+
 def find_reader(log_format: str, heads: tuple[Head, ...], *, mapped: bool) -> Reader:
     """The reader for the files: the one that was named, or the one that claims every file.
 
@@ -23,11 +36,9 @@ def find_reader(log_format: str, heads: tuple[Head, ...], *, mapped: bool) -> Re
     InputError
         If the name is unknown, no reader claims a file, or the files are of different formats.
     """
+    check_format(log_format)
     by_name = {reader.name: reader for reader in READERS}
     if log_format != "auto":
-        if log_format not in by_name:
-            fix = f"Use one of: auto, {', '.join(by_name)}"
-            raise InputError(Problem("--format", f"'{log_format}' is not a log format", fix))
         return by_name[log_format]
     if mapped:
         return by_name["plain"]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import duckdb
 
 from planner.traffic.readers.base import Staged, Wanted
+from planner.traffic.readers.columns import Columns, TimeKind
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.table import Columns, TimeKind, stage_table
+from planner.traffic.readers.table import stage_tables, table_file
 
 COLUMNS = Columns(timestamp="TIMESTAMP", prompt="ContextTokens", output="GeneratedTokens")
 
@@ -28,5 +29,5 @@ class Azure:
 
     def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
         """Stage every row; the files hold plain numbers, so a quote is an error rather than a quoted field."""
-        lost = [stage_table(connection, h, COLUMNS, TimeKind.ISO, wanted, quoted=False) for h in heads]
-        return Staged(malformed=sum(lost))
+        tables = tuple(table_file(h, COLUMNS, TimeKind.ISO, quoted=False) for h in heads)
+        return Staged(malformed=stage_tables(connection, tables, wanted), tables=tables)

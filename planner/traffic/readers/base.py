@@ -8,6 +8,7 @@ from typing import Protocol
 
 import duckdb
 
+from planner.traffic.readers.columns import TableFile
 from planner.traffic.readers.head import Head
 
 OptionValue = str | int | float
@@ -39,6 +40,8 @@ class Staged:
     """The observed window, where the reader knows it better than the first and last row do."""
     filters: tuple[str, ...] = ()
     """What the reader selected, for the manifest."""
+    tables: tuple[TableFile, ...] = ()
+    """How each file was read, for looking up its dropped rows; empty where requests are drawn rather than read."""
 
 
 class Reader(Protocol):

@@ -6,12 +6,16 @@ import csv
 import gzip
 import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError, Problem
 
 HEAD_BYTES = 1 << 20
+LINE_CHARS = 2_000_000
+"""The engine refuses longer lines."""
 DELIMITERS = ",;\t|"
 
 
@@ -52,14 +56,27 @@ def read_head(path: Path) -> Head:
     if first.lstrip().startswith(("{", "[")):
         return Head(path, True, _json_keys(path, first), "", ())
     delimiter = max(DELIMITERS, key=first.count)
-    rows = list(csv.reader(lines[:2], delimiter=delimiter))
+    with wide_fields():
+        rows = list(csv.reader(lines[:2], delimiter=delimiter))
     columns = tuple(name.strip() for name in rows[0]) if rows else ()
     return Head(path, False, columns, delimiter, tuple(rows[1]) if len(rows) > 1 else ())
+
+
+@contextmanager
+def wide_fields() -> Iterator[None]:
+    """Let a CSV field be as long as a line: a column of prompts passes the reader's limit of 128 KiB."""
+    before = csv.field_size_limit(LINE_CHARS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _first_lines(path: Path) -> list[str]:
     if path.is_dir():
         raise InputError(Problem(str(path), "is a folder, not a log file", "Give the log files, or a folder of them"))
+    if path.exists() and not path.is_file():
+        raise InputError(Problem(str(path), "is a pipe or a device", "Save the log to a file first: it is read twice"))
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             raw = stream.read(HEAD_BYTES)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 import duckdb
 
 from planner.traffic.readers.base import Staged, Wanted
+from planner.traffic.readers.columns import Columns, TimeKind
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.table import Columns, TimeKind, stage_table
+from planner.traffic.readers.table import stage_tables, table_file
 
 COLUMNS = Columns(
     timestamp="startTime",
@@ -42,8 +43,8 @@ class LiteLLM:
 
     def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
         """Stage every row; columns that a shorter dump leaves out are simply not used."""
-        lost = [stage_table(connection, h, columns_of(h), TimeKind.ISO, wanted, quoted=True) for h in heads]
-        return Staged(malformed=sum(lost))
+        tables = tuple(table_file(h, columns_of(h), TimeKind.ISO, quoted=True) for h in heads)
+        return Staged(malformed=stage_tables(connection, tables, wanted), tables=tables)
 
 
 def columns_of(head: Head) -> Columns:

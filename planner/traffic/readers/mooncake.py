@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import duckdb
 
 from planner.traffic.readers.base import Staged, Wanted
+from planner.traffic.readers.columns import Columns, TimeKind
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.table import Columns, TimeKind, stage_table
+from planner.traffic.readers.table import stage_tables, table_file
 
 COLUMNS = Columns(timestamp="timestamp", prompt="input_length", output="output_length")
 
@@ -28,5 +29,5 @@ class Mooncake:
 
     def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
         """Stage every line."""
-        lost = [stage_table(connection, h, COLUMNS, TimeKind.RELATIVE_MS, wanted, quoted=False) for h in heads]
-        return Staged(malformed=sum(lost), relative_time=True)
+        tables = tuple(table_file(h, COLUMNS, TimeKind.RELATIVE_MS, quoted=False) for h in heads)
+        return Staged(malformed=stage_tables(connection, tables, wanted), tables=tables, relative_time=True)

@@ -10,8 +10,9 @@ import duckdb
 
 from planner.errors import Problems
 from planner.traffic.readers.base import Staged, Wanted
+from planner.traffic.readers.columns import Columns, TableFile, TimeKind
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.table import Columns, TimeKind, sniff_time, stage_table
+from planner.traffic.readers.table import sniff_time, stage_tables, table_file
 
 ROLES = tuple(f.name for f in fields(Columns) if f.name != "fallback_model")
 NEEDED = ("timestamp", "prompt", "output")
@@ -32,15 +33,16 @@ class Plain:
 
     def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
         """Stage every row of every file under one mapping and one way of writing time."""
-        kinds = []
-        lost = 0
-        for head in heads:
-            columns = _columns(head, wanted)
-            kind = _time_kind(head, columns, wanted)
-            kinds.append(kind)
-            lost += stage_table(connection, head, columns, kind, wanted, quoted=True)
-        _check_same_clock(heads, kinds)
-        return Staged(malformed=lost, relative_time=kinds[0].relative)
+        tables = tuple(_table(head, wanted) for head in heads)
+        _check_same_clock(tables)
+        return Staged(
+            malformed=stage_tables(connection, tables, wanted), relative_time=tables[0].time.relative, tables=tables
+        )
+
+
+def _table(head: Head, wanted: Wanted) -> TableFile:
+    columns = _columns(head, wanted)
+    return table_file(head, columns, _time_kind(head, columns, wanted), quoted=True)
 
 
 def _columns(head: Head, wanted: Wanted) -> Columns:
@@ -70,11 +72,11 @@ def _time_kind(head: Head, columns: Columns, wanted: Wanted) -> TimeKind:
     return TimeKind(given)
 
 
-def _check_same_clock(heads: tuple[Head, ...], kinds: list[TimeKind]) -> None:
+def _check_same_clock(tables: tuple[TableFile, ...]) -> None:
     problems = Problems()
-    for head, kind in zip(heads, kinds, strict=True):
-        if kind.relative != kinds[0].relative:
-            problems.add(
-                str(head.path), f"counts time as {kind}, but {heads[0].path} as {kinds[0]}", "Ingest them apart"
-            )
+    first = tables[0]
+    for table in tables:
+        if table.time.relative != first.time.relative:
+            what = f"counts time as {table.time}, but {first.head.path} as {first.time}"
+            problems.add(str(table.head.path), what, "Ingest them apart")
     problems.raise_if_any()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
 
 import duckdb
 
@@ -16,6 +14,7 @@ from planner.errors import InputError, Problem, Problems
 from planner.traffic.buckets import MAX_TOKENS
 from planner.traffic.engine import sql_name, sql_text
 from planner.traffic.readers.base import Wanted
+from planner.traffic.readers.columns import Columns, TableFile, TimeKind
 from planner.traffic.readers.head import Head, check_gzip
 from planner.traffic.rules import CODES, Rule
 
@@ -27,55 +26,21 @@ LONGEST_RELATIVE_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years, for logs whose time starts at 0."""
 
 
-class TimeKind(StrEnum):
-    """How a log writes time."""
-
-    ISO = "iso"
-    EPOCH_S = "epoch_s"
-    EPOCH_MS = "epoch_ms"
-    RELATIVE_S = "relative_s"
-    RELATIVE_MS = "relative_ms"
-
-    @property
-    def relative(self) -> bool:
-        """Whether time counts from the start of the log."""
-        return self.value.startswith("relative")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The allow-list: which column of the log plays which part; an empty name means that the log has none."""
-
-    timestamp: str
-    prompt: str
-    output: str
-    model: str = ""
-    fallback_model: str = ""
-    """Used where ``model`` is empty."""
-    cached: str = ""
-    request_id: str = ""
-    status: str = ""
-    cache_hit: str = ""
-
-    def used(self) -> dict[str, str]:
-        """Role to column name, for the roles that the log has."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
-
-
-def stage_table(
-    connection: duckdb.DuckDBPyConnection, head: Head, columns: Columns, time: TimeKind, wanted: Wanted, *, quoted: bool
-) -> int:
+def stage_table(connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted) -> int:
     """Insert the rows of one file into ``staged``; returns the number of lines that never became a row.
 
     Raises
     ------
     InputError
-        If a needed column is missing or appears twice, or the file breaks off.
+        If the file breaks off.
     """
-    _check_columns(head, columns)
+    head = table.head
     check_gzip(head)
-    relation = _json_relation(head, columns) if head.is_json else _csv_relation(head, quoted=quoted)
-    query = _staging_sql(relation, head, columns, time, wanted)
+    relation = _json_relation(table) if head.is_json else _csv_relation(table)
+    query = f"""
+    INSERT INTO staged WITH {judged_sql(relation, table, wanted)}
+    SELECT model, ts_us, prompt, output, cached, id_hash, verdict FROM judged
+    """
     try:
         connection.execute("DROP TABLE IF EXISTS reject_errors")
         connection.execute("DROP TABLE IF EXISTS reject_scans")
@@ -85,6 +50,23 @@ def stage_table(
         raise
     except duckdb.Error as error:
         raise InputError(Problem(str(head.path), _reason(error), "Export or copy the file again")) from None
+
+
+def stage_tables(connection: duckdb.DuckDBPyConnection, tables: Sequence[TableFile], wanted: Wanted) -> int:
+    """Stage every file; returns the number of lines that never became a row."""
+    return sum(stage_table(connection, table, wanted) for table in tables)
+
+
+def table_file(head: Head, columns: Columns, time: TimeKind, *, quoted: bool) -> TableFile:
+    """How one file is read.
+
+    Raises
+    ------
+    InputError
+        If a needed column is missing or appears twice.
+    """
+    _check_columns(head, columns)
+    return TableFile(head, columns, time, quoted)
 
 
 def _check_columns(head: Head, columns: Columns) -> None:
@@ -103,10 +85,11 @@ def _check_columns(head: Head, columns: Columns) -> None:
     problems.raise_if_any()
 
 
-def _csv_relation(head: Head, *, quoted: bool) -> str:
+def _csv_relation(table: TableFile) -> str:
     """Every column as text under a positional name; bad lines go to the rejects table instead of failing."""
+    head = table.head
     names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(head.columns)))
-    quote = "'\"'" if quoted else "''"
+    quote = "'\"'" if table.quoted else "''"
     return (
         f"read_csv({sql_text(str(head.path))}, columns = {{{names}}}, auto_detect = false, header = false, skip = 1, "
         f"delim = {sql_text(head.delimiter)}, quote = {quote}, escape = {quote}, nullstr = '', "
@@ -115,65 +98,52 @@ def _csv_relation(head: Head, *, quoted: bool) -> str:
     )
 
 
-def _json_relation(head: Head, columns: Columns) -> str:
-    names = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in columns.used().values())
+def _json_relation(table: TableFile) -> str:
+    head = table.head
+    names = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in table.columns.used().values())
     return (
         f"read_json({sql_text(str(head.path))}, columns = {{{names}}}, format = 'newline_delimited', "
         f"compression = '{'gzip' if head.is_gzip else 'none'}', ignore_errors = true)"
     )
 
 
-def _staging_sql(relation: str, head: Head, columns: Columns, time: TimeKind, wanted: Wanted) -> str:
-    """The one statement that parses and judges every row."""
-    text = _RowText(columns, head)
+def judged_sql(relation: str, table: TableFile, wanted: Wanted, further: str = "") -> str:
+    """Common table expressions that parse and judge every row of ``relation``; the last one is ``judged``.
+
+    ``judged`` has the columns of ``staged``, the texts ``t_<role>``, the numbers ``p`` and ``o``, and ``further``.
+    """
+    text = table.text
     default = wanted.model or "default"
     model = f"coalesce({text('model')}, {text('fallback_model')}, {sql_text(default)})"
     if wanted.aliases:
         cases = " ".join(f"WHEN {sql_text(alias)} THEN {sql_text(name)}" for alias, name in wanted.aliases.items())
         model = f"CASE {model} {cases} ELSE {model} END"
+    texts = [f"nullif(trim({sql_name(place)}), '') AS t_{role}" for role, place in table.places().items()]
     return f"""
-    INSERT INTO staged
-    WITH texts AS (SELECT {text.select()} FROM {relation}),
+    texts AS (SELECT {", ".join([*texts, *filter(None, [further])])} FROM {relation}),
     parsed AS (
-        SELECT {model} AS model,
-               {_time_sql(text("timestamp"), time)} AS ts_us,
+        SELECT *, {model} AS model,
+               {_time_sql(text("timestamp"), table.time)} AS ts_us,
                {text("timestamp")} IS NULL AND {text("prompt")} IS NULL AND {text("output")} IS NULL AS blank,
                {text("prompt")} IS NULL OR {text("output")} IS NULL AS missing,
                TRY_CAST({text("prompt")} AS DOUBLE) AS p,
                TRY_CAST({text("output")} AS DOUBLE) AS o,
                TRY_CAST({text("cached")} AS DOUBLE) AS c,
-               hash({text("request_id")}) AS id_hash,
-               {text("request_id")} IS NOT NULL AS has_id,
+               CASE WHEN {text("request_id")} IS NOT NULL THEN hash({text("request_id")}) END AS id_hash,
                lower({text("cache_hit")}) IN ('true', 'hit', 'semantic hit', '1') AS from_cache,
                {_failed_sql(text("status"))} AS failed
         FROM texts
     ),
-    judged AS (SELECT *, {_verdict_sql(columns, time, wanted)} AS verdict FROM parsed)
-    SELECT model, ts_us,
-           CASE WHEN verdict IS NULL THEN CAST(p AS INTEGER) END,
-           CASE WHEN verdict IS NULL THEN CAST(o AS INTEGER) END,
-           CASE WHEN verdict IS NULL AND c BETWEEN 0 AND {MAX_TOKENS} THEN CAST(least(c, p) AS INTEGER) ELSE 0 END,
-           CASE WHEN has_id THEN id_hash END, verdict
-    FROM judged
+    ruled AS (SELECT *, {_verdict_sql(table, wanted)} AS verdict FROM parsed),
+    judged AS (
+        SELECT *,
+               CASE WHEN verdict IS NULL THEN CAST(p AS INTEGER) END AS prompt,
+               CASE WHEN verdict IS NULL THEN CAST(o AS INTEGER) END AS output,
+               CASE WHEN verdict IS NULL AND c BETWEEN 0 AND {MAX_TOKENS} THEN CAST(least(c, p) AS INTEGER) ELSE 0 END
+               AS cached
+        FROM ruled
+    )
     """
-
-
-@dataclass(frozen=True)
-class _RowText:
-    """SQL for the trimmed text of a role, or null where the log has no such column."""
-
-    columns: Columns
-    head: Head
-
-    def __call__(self, role: str) -> str:
-        return f"t_{role}" if getattr(self.columns, role) else "CAST(NULL AS VARCHAR)"
-
-    def select(self) -> str:
-        parts = []
-        for role, name in self.columns.used().items():
-            column = sql_name(name) if self.head.is_json else f"c{self.head.columns.index(name)}"
-            parts.append(f"nullif(trim({column}), '') AS t_{role}")
-        return ", ".join(parts)
 
 
 def _time_sql(text: str, time: TimeKind) -> str:
@@ -193,11 +163,11 @@ def _failed_sql(status: str) -> str:
     )
 
 
-def _verdict_sql(columns: Columns, time: TimeKind, wanted: Wanted) -> str:
+def _verdict_sql(table: TableFile, wanted: Wanted) -> str:
     """The rules of `planner.traffic.rules`, in their order."""
-    low, high = (0, LONGEST_RELATIVE_US) if time.relative else (EARLIEST_US, LATEST_US)
+    low, high = (0, LONGEST_RELATIVE_US) if table.time.relative else (EARLIEST_US, LATEST_US)
     tests = [(Rule.MALFORMED, "blank")]
-    if wanted.model and columns.model:
+    if wanted.model and table.columns.model:
         tests.append((Rule.OTHER_MODEL, f"model <> {sql_text(wanted.model)}"))
     tests += [
         (Rule.BAD_TIMESTAMP, "ts_us IS NULL"),
@@ -215,12 +185,15 @@ def _verdict_sql(columns: Columns, time: TimeKind, wanted: Wanted) -> str:
 
 
 def _rejected(connection: duckdb.DuckDBPyConnection) -> int:
-    """Lines lost to malformed rows; a quote that is never closed swallows lines, and each of them counts."""
+    """Lines lost to malformed rows; a quote that is never closed swallows lines, and each of them counts.
+
+    The engine hands out a malformed line with the blank lines before it; those are no rows.
+    """
     row = connection.execute("""
         SELECT coalesce(sum(lines), 0) FROM (
-            SELECT max(1 + length(rtrim(csv_line, chr(10))) - length(replace(rtrim(csv_line, chr(10)), chr(10), '')))
-                AS lines
-            FROM reject_errors GROUP BY file_id, line_byte_position
+            SELECT max(1 + length(line) - length(replace(line, chr(10), ''))) AS lines FROM (
+                SELECT file_id, line_byte_position, trim(csv_line, chr(10) || chr(13)) AS line FROM reject_errors
+            ) GROUP BY file_id, line_byte_position
         )
     """).fetchone()
     return int(row[0]) if row else 0

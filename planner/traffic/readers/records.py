@@ -1,0 +1,141 @@
+"""Rows of a log with their row numbers, read one after the other: for looking rows up, not for aggregation."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import IO, NamedTuple
+
+from planner.traffic.readers.columns import TableFile
+from planner.traffic.readers.head import LINE_CHARS, wide_fields
+
+
+class Record(NamedTuple):
+    """One row of a log."""
+
+    row: int
+    """As a spreadsheet counts: the first row of the file is 1, and a quoted field may hold line breaks."""
+    texts: tuple[str | None, ...]
+    """The columns that are read, in the order of `TableFile.places`; empty for a malformed row."""
+    fault: str = ""
+    """Why the row is malformed."""
+
+
+@dataclass
+class Budget:
+    """How much more may be read; shared by the files of one run."""
+
+    rows: int
+    chars: int
+
+
+def records(table: TableFile, budget: Budget) -> Generator[Record, None, None]:
+    """The rows of one file, until it ends, the budget is spent, or an open quote has swallowed rows."""
+    with wide_fields(), _open(table) as stream:
+        lines = _Lines(stream, budget)
+        yield from _json_records(table, lines) if table.head.is_json else _csv_records(table, lines)
+
+
+def _open(table: TableFile) -> IO[str]:
+    path = table.head.path
+    if table.head.is_gzip:
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="surrogateescape")
+    return path.open(encoding="utf-8-sig", errors="surrogateescape")
+
+
+class _Lines:
+    """Lines without their ends, no longer than the engine takes them; counts what it gives out."""
+
+    def __init__(self, stream: IO[str], budget: Budget) -> None:
+        self._stream = stream
+        self._budget = budget
+        self.chars = 0
+        """Characters since this was last set to 0."""
+        self.lines = 0
+        """Lines since this was last set to 0."""
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._stream.readline(LINE_CHARS)
+        if not line or self._budget.rows <= 0 or self._budget.chars <= 0:
+            raise StopIteration
+        self.lines += 1
+        self._budget.rows -= 1
+        self._spend(line)
+        rest = line
+        while rest and not rest.endswith("\n"):
+            rest = self._stream.readline(LINE_CHARS)
+            self._spend(rest)
+        return line.removesuffix("\n")
+
+    def _spend(self, text: str) -> None:
+        self.chars += len(text)
+        self._budget.chars -= len(text)
+
+
+def _csv_records(table: TableFile, lines: _Lines) -> Iterator[Record]:
+    head = table.head
+    places = [head.columns.index(name) for name in table.columns.used().values()]
+    rows = (
+        csv.reader(lines, delimiter=head.delimiter, strict=True)
+        if table.quoted
+        else (line.split(head.delimiter) for line in lines)
+    )
+    number = 0
+    while True:
+        number += 1
+        lines.chars = lines.lines = 0
+        try:
+            fields = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield Record(number, (), "a quote is not closed, or stands inside a field")
+            if lines.lines > 1:  # the rows that it swallowed cannot be told from its text
+                return
+            continue
+        if number > 1 and fields not in ([], [""]):
+            fault = _fault(fields, len(head.columns), places, lines.chars)
+            yield Record(number, () if fault else tuple(fields[place] for place in places), fault)
+
+
+def _fault(fields: list[str], width: int, places: list[int], chars: int) -> str:
+    if chars > LINE_CHARS:
+        return f"longer than {LINE_CHARS:,} characters"
+    # The engine lets one delimiter too many pass at the end of a row, as some exports write it.
+    if len(fields) != width and not (len(fields) == width + 1 and not fields[-1]):
+        return f"{len(fields)} field{'s' if len(fields) > 1 else ''} instead of {width}"
+    if not all(_is_text(fields[place]) for place in places):
+        return "not UTF-8 text"
+    return ""
+
+
+def _is_text(value: str) -> bool:
+    """Whether no byte of it had to be escaped to read it."""
+    return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
+
+
+def _json_records(table: TableFile, lines: _Lines) -> Iterator[Record]:
+    names = list(table.columns.used().values())
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or not _is_text(line):
+            yield Record(number, (), "not one JSON object of UTF-8 text")
+        else:
+            yield Record(number, tuple(_text(found.get(name)) for name in names))
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
