@@ -81,12 +81,13 @@ def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog:
 def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]:
     traffic, law = workload.request.traffic, workload.traffic.law
     name, owner = workload.name, workload.request.owner or request.quarter.owner
-    date = traffic.source_date or request.quarter.stated_on
+    stated_on = request.quarter.stated_on
 
-    def row(key: str, text: str, value: float | str, unit: str, note: str = "", source: str = "") -> Assumption:
+    def row(key: str, text: str, value: float | str, unit: str, note: str = "", log: str = "") -> Assumption:
         return Assumption(
             id=f"{key}_{name}", assumption=f"{name}: {text}", value=value, unit=unit,
-            source=source or traffic.source or "request", source_date=date, owner=owner, note=note,
+            source=log or traffic.source or "request", owner=owner, note=note,
+            source_date=stated_on if log else traffic.source_date or stated_on,
         )  # fmt: skip
 
     lengths = f"mean prompt {law.mean_prompt:,.0f}, mean output {law.mean_output:,.0f} tokens"

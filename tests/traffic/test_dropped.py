@@ -151,7 +151,7 @@ LINE = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(LINE, max_size=12))
 def test_the_second_look_agrees_with_the_first(lines: list[str], tmp_path: Path) -> None:
     """Two readers, one verdict: every reason has as many rows as it dropped, up to three."""
