@@ -183,7 +183,7 @@ def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], righ
     columns, rows = _that_fit(columns, rows, console.width)
     needed = _widths(columns, rows)
     folded = 0 if columns[0] == _OFFER_COLUMNS[0] else len(columns) - 1
-    rest = console.width - sum(needed) - len(needed) + 1 + needed[folded]
+    rest = console.width - _table_width(needed) + needed[folded]
     table = Table(box=None, pad_edge=False)
     for index, column in enumerate(columns):
         justify: Any = "right" if column in right else "left"
@@ -204,13 +204,17 @@ def _widths(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[i
     return [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]
 
 
+def _table_width(widths: Sequence[int]) -> int:
+    """Width of a table without borders, whose columns are two blanks apart."""
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
 def _that_fit(
     columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], width: int
 ) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
     """The columns of a table of offers that a terminal has room for; other tables fold their text."""
     for name in DROPPED_FIRST if columns == _OFFER_COLUMNS else ():
-        needed = _widths(columns, rows)
-        if sum(needed) + len(needed) - 1 <= width:
+        if _table_width(_widths(columns, rows)) <= width:
             break
         at = columns.index(name)
         columns = columns[:at] + columns[at + 1 :]

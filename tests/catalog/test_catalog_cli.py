@@ -51,7 +51,8 @@ def test_json_holds_every_field():
     records = json.loads(run("list", "offers", "--provider", "aws", "--region", "us-east-1", "--json"))
     assert {record["region"] for record in records} == {"us-east-1"}
     assert all(record["source_url"] and record["as_of"] for record in records)
-    assert len(json.loads(run("list", "models", "--json"))) == len(CATALOG.model_ids())
+    models = json.loads(run("list", "models", "--json"))
+    assert len(models) == len(CATALOG.model_ids()) + len(CATALOG.aliases)
 
 
 def test_tables_fit_eighty_columns_on_a_terminal():
@@ -59,6 +60,49 @@ def test_tables_fit_eighty_columns_on_a_terminal():
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     assert "H100-SXM" in plain
     assert max(len(line.rstrip()) for line in plain.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("filters", "width"), [((), 80), (("--gpu", "H100-SXM", "--provider", "aws"), 80), (("--gpu", "T4"), 40)]
+)
+def test_offers_on_a_narrow_terminal_keep_their_prices_whole(filters, width):
+    output = run("list", "offers", *filters, env={"FORCE_COLOR": "1", "COLUMNS": str(width), "TERM": "xterm"})
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in output.splitlines()]
+    assert max(len(line) for line in lines) <= width
+    piped = run("list", "offers", *filters).splitlines()[1:]
+    first_lines = [line.split() for line in lines[1:] if " x " in line]
+    assert len(first_lines) == len(piped)
+    assert all(line.split()[5] in words for line, words in zip(piped, first_lines, strict=True))
+    if "aws" in filters:
+        assert [line.split()[0] for line in lines[1:]] == [line.split()[0] for line in piped]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (("models", "--gpu", "H100-SXM"), ["--gpu"]),
+        (("gpus", "--term", "spot"), ["--term"]),
+        (("engines", "--provider", "aws", "--region", "nowhere"), ["--provider", "--region"]),
+    ],
+)
+def test_a_filter_that_does_not_apply_is_an_error(arguments, options):
+    with pytest.raises(InputError) as caught:
+        run("list", *arguments)
+    assert [problem.where for problem in caught.value.problems] == options
+    assert all("does not apply" in problem.message and "offers" in problem.fix for problem in caught.value.problems)
+
+
+def test_every_unknown_filter_is_named_at_once():
+    with pytest.raises(InputError) as caught:
+        run("list", "offers", "--gpu", "H100-SMX", "--provider", "x", "--region", "y")
+    assert len(caught.value.problems) == 3
+
+
+def test_lists_and_shows_aliases():
+    assert re.search(r"Llama-3\.3-70B-Instruct\s.*as meta-llama/Llama-3\.1-70B-Instruct", run("list", "models"))
+    text = run("show", "meta-llama/Llama-3.3-70B-Instruct")
+    assert "read as meta-llama/Llama-3.1-70B-Instruct" in text
+    assert re.search(r"config from\s+github:inference-sim", text)
 
 
 def test_shows_a_gpu_with_its_guesses():

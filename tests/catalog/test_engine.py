@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.catalog.engine import find_engine, load_engines, version_key
+from planner.catalog.engine import find_engine, load_engines, substitution, version_key
 from planner.catalog.load import default_root
 from planner.errors import InputError
 from planner.memory.types import Origin
@@ -34,10 +34,43 @@ def test_without_a_version_the_newest_is_taken() -> None:
     assert find_engine(ENGINES, "sglang").version == "0.5.23"
 
 
-@pytest.mark.parametrize(("name", "version"), [("vllm", "0.6.3"), ("tgi", "1.0"), ("vllm", "latest")])
-def test_unknown_engines_and_versions_are_refused(name: str, version: str) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("name", "version", "field"),
+    [
+        ("vllm", "0.6.3", "version"),
+        ("tgi", "1.0", "name"),
+        ("vllm", "latest", "version"),
+        ("vllm", "0.33.0 or so", "version"),
+        ("vllm", "0.33.x", "version"),
+        ("vllm", "1" * 300, "version"),
+        ("vllm", "-1", "version"),
+    ],
+)
+def test_unknown_engines_and_versions_are_refused_in_neutral_words(name: str, version: str, field: str) -> None:
+    """A request has no option: the place is the engine's field."""
+    with pytest.raises(InputError) as error:
         find_engine(ENGINES, name, version)
+    assert [(problem.where, problem.field) for problem in error.value.problems] == [("engine", field)]
+    assert "--" not in str(error.value)
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "v0.33", "0.33.0rc1", "0.33.0.post2", "0.33.0.dev3+g1a2b3c"])
+def test_a_suffix_does_not_make_another_version(version: str) -> None:
+    assert substitution(ENGINES, find_engine(ENGINES, "vllm", version), version) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "used", "why"),
+    [
+        ("vllm", "99.0", "0.33.0", "newer than every version"),
+        ("sglang", "0.33.0", "0.5.23", "newer than every version"),
+        ("vllm", "0.20.1", "0.19.0", "not in the catalogue"),
+    ],
+)
+def test_a_substituted_version_is_told(name: str, version: str, used: str, why: str) -> None:
+    note = substitution(ENGINES, find_engine(ENGINES, name, version), version)
+    assert note.startswith(f"engine facts of {name} {used} are used for {version}")
+    assert why in note
 
 
 def test_versions_compare_by_number() -> None:
@@ -65,7 +98,8 @@ def test_problems_of_a_file_are_collected(tmp_path: Path) -> None:
     (tmp_path / "engines" / "vllm.toml").write_text(
         'engine = "vllm"\n[[version]]\nid = "1.0.0"\n'
         '[[fact]]\nname = "null_blocks"\nsince = "1.0.0"\nvalue = -1\nsource = "x"\nas_of = 2026-01-01\n'
-        '[[fact]]\nname = "mystery"\nsince = "1.0.0"\nvalue = 1\nsource = "x"\nas_of = 2026-01-01\n',
+        '[[fact]]\nname = "mystery"\nsince = "1.0.0"\nvalue = 1\nsource = "x"\nas_of = 2026-01-01\n'
+        '[[fact]]\nname = "undated"\nsince = "soon"\nvalue = 1\nsource = "x"\nas_of = 2026-01-01\n',
         encoding="utf-8",
     )
     (tmp_path / "engines" / "tgi.toml").write_text('engine = "tgi"\n', encoding="utf-8")
@@ -75,4 +109,5 @@ def test_problems_of_a_file_are_collected(tmp_path: Path) -> None:
     assert "unknown engine 'tgi'" in text
     assert "null_blocks" in text
     assert "mystery" in text
+    assert "vllm.toml, fact undated: 'soon' is not a version" in text
     assert "default_utilization" in text

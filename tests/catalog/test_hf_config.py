@@ -115,10 +115,18 @@ def test_no_type_is_both_supported_and_refused() -> None:
 def test_an_absent_value_without_class_default_names_the_key() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "num_hidden_layers"}
     with pytest.raises(InputError, match="num_hidden_layers"):
-        read(config)
-    shape = read(config, class_defaults={"defaults": {"llama": {"num_hidden_layers": 32}}})
+        read({"model_type": "llava", "text_config": config})
+    defaults = {"defaults": {"llama": {"num_hidden_layers": 32}}}
+    shape = read({"model_type": "llava", "text_config": config}, class_defaults=defaults)
     assert shape.num_layers == 32
     assert any("class defaults" in note for note in shape.notes)
+
+
+def test_only_a_nested_config_may_leave_its_sizes_to_the_class() -> None:
+    """transformers writes every size of a model's own config.json; nested configs are differences from their class."""
+    config = {key: value for key, value in LLAMA.items() if key != "num_hidden_layers"}
+    with pytest.raises(InputError, match="num_hidden_layers"):
+        read(config, class_defaults={"llama": {"num_hidden_layers": 32}})
 
 
 def test_head_dim_is_divided_only_when_not_stated() -> None:
@@ -252,7 +260,14 @@ def test_every_missing_size_is_named_at_once() -> None:
     with pytest.raises(InputError) as error:
         read({"model_type": "llama"})
     fields = [problem.field for problem in error.value.problems]
-    assert fields == ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"]
+    assert sorted(fields) == [
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "vocab_size",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 
 from planner.catalog.load import ROOT_VARIABLE, default_root, load_catalog
 from planner.catalog.model_shape import AttentionFamily
+from planner.catalog.models import read_aliases
 from planner.catalog.offer import PriceKind, Term
-from planner.errors import InputError
+from planner.errors import InputError, Problems
 
 CATALOG = load_catalog()
 
@@ -224,6 +225,73 @@ def test_an_unknown_model_names_the_closest():
     with pytest.raises(InputError) as caught:
         CATALOG.model_shape("meta-llama/Llama-3.1-8B-Instrct")
     assert "meta-llama/Llama-3.1-8B-Instruct" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("meta-llama/Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("meta-llama/Llama-3-8B", "meta-llama/Meta-Llama-3-8B"),
+        ("Qwen3-32B", "Qwen/Qwen3-32B"),
+    ],
+)
+def test_a_part_of_a_name_finds_it(typed, offered):
+    with pytest.raises(InputError) as caught:
+        CATALOG.model_shape(typed)
+    assert offered in str(caught.value)
+
+
+@pytest.mark.parametrize("typed", ["~nobody-here/config.json", "a" * 400, "zero\0byte", "nowhere.json"])
+def test_what_leads_to_no_file_is_an_unknown_model(typed):
+    with pytest.raises(InputError, match="not in the catalogue"):
+        CATALOG.model_shape(typed)
+
+
+@pytest.mark.parametrize(
+    ("alias", "longest", "parameters"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", 131_072, 70_553_706_496),
+        ("META-LLAMA/meta-llama-3-8b", 8_192, 8_030_261_248),
+        ("meta-llama/Llama-3.1-8B", 131_072, 8_030_261_248),
+    ],
+)
+def test_an_alias_keeps_its_id_and_says_whose_config_was_read(alias, longest, parameters):
+    shape = CATALOG.model_shape(alias)
+    assert shape.id.casefold() == alias.casefold()
+    assert (shape.max_position_embeddings, shape.parameters.total) == (longest, parameters)
+    row = CATALOG.aliases[shape.id]
+    assert shape.notes[0].startswith(f"read as {row.hf_id}: ")
+    assert row.source in shape.notes[0]
+
+
+def test_aliases_lead_somewhere_and_hide_nothing(tmp_path):
+    problems = Problems()
+    configs = {"org/real": CATALOG.model_sources["meta-llama/Meta-Llama-3-70B"]}
+    rows = ["org/a,org/missing,r,s,2026-01-01", "ORG/REAL,org/real,r,s,2026-01-01", "org/a,org/real,r,s,2026-01-01"]
+    (tmp_path / "aliases.csv").write_text("\n".join(["alias,hf_id,reason,source,as_of", *rows]), encoding="utf-8")
+    read_aliases(tmp_path, configs, problems)
+    assert [(p.row, p.field) for p in problems.found] == [("2", "hf_id"), ("3", "alias"), ("4", "alias")]
+
+
+def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
+    source = CATALOG.root / "models" / "meta-llama--Llama-3.1-8B-Instruct.json"
+    (tmp_path / "config.json").write_text(source.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert CATALOG.model_shape(str(tmp_path)).parameters.total == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        (f'{{"a": {"9" * 5000}}}', "digits"),
+    ],
+    ids=["lists", "objects", "digits"],
+)
+def test_a_config_that_breaks_the_parser_is_refused(tmp_path, content, text):
+    (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=text):
+        CATALOG.model_shape(str(tmp_path))
 
 
 def test_a_config_that_is_no_json_is_refused(tmp_path):

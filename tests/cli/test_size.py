@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from planner.catalog.load import load_catalog
-from planner.cli import main
+from planner.cli import app, main
+from planner.cli.catalog import show_entry
+from planner.errors import InputError
 
 BOOK = ["--utilization", "0.92", "--weights-gib", "14.96", "--overhead-gib", "6.0"]
 LLAMA_8B = ["meta-llama/Meta-Llama-3.1-8B", "--gpu", "H100-SXM"]
@@ -149,3 +153,129 @@ def test_weights_that_cannot_be_typed_come_from_the_checkpoint(run: Any) -> None
 def test_a_format_the_checkpoint_does_not_have_is_a_placeholder(run: Any) -> None:
     data = json.loads(run(*LLAMA_8B, "--weights", "int4-awq", "--max-model-len", "8192", "--json")[1])
     assert "'<int4-awq checkpoint of meta-llama/Meta-Llama-3.1-8B>'" in data["launch_command"]
+
+
+def test_every_problem_is_reported_at_once_with_the_option_that_was_typed(run: Any) -> None:
+    typed = ["many.json", "--gpu", "NOPE", "--engine-version", "abc", "--utilization", "7", "--max-num-seqs", "0"]
+    typed += ["--weights-gb", "1e308", "--gpu-memory-mib", "nan", "--overhead-gb", "1", "--overhead-gib", "1"]
+    code, out, err = run(*typed)
+    assert (code, out) == (2, "")
+    lines = err.splitlines()
+    assert lines[0] == "planner: input cannot be used (8 problems)"
+    places = ["--overhead-gb", "--max-num-seqs", "--utilization", "--gpu-memory-mib", "--weights-gb"]
+    places += ["--gpu NOPE", "--engine-version", "model 'many.json'"]
+    assert [line.split(":")[0] for line in lines[1:]] == places
+    assert "1e+308" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--gpu-memory-gib", "1e308"),
+        ("--gpu-memory-gb", "inf"),
+        ("--weights-gib", "1e308"),
+        ("--overhead-gib", "nan"),
+        ("--max-num-batched-tokens", "9" * 300),
+        ("--max-model-len", str(2**31)),
+        ("--tp", "-3"),
+    ],
+    ids=lambda value: value[:24],
+)
+def test_numbers_out_of_range_name_their_option(run: Any, option: str, value: str) -> None:
+    code, _, err = run(*LLAMA_8B, option, value)
+    assert code == 2
+    assert err.splitlines()[1].startswith(f"{option}: must be ")
+
+
+@pytest.mark.parametrize(("engine", "version", "used"), [("vllm", "99.0", "0.33.0"), ("sglang", "0.33.0", "0.5.23")])
+def test_a_version_that_is_not_listed_is_told(run: Any, engine: str, version: str, used: str) -> None:
+    arguments = (*LLAMA_8B, "--engine", engine, "--engine-version", version)
+    text = f"engine facts of {engine} {used} are used for {version}"
+    assert f"Note: {text}" in run(*arguments)[1]
+    data = json.loads(run(*arguments, "--json")[1])
+    assert data["notes"][0].startswith(text)
+    assert (data["engine_version"], data["engine_version_asked"]) == (used, version)
+
+
+def test_a_listed_version_is_not_noted(run: Any) -> None:
+    assert "engine facts" not in run(*LLAMA_8B, "--engine-version", "v0.33")[1]
+
+
+def test_a_refused_deployment_prints_the_command_of_the_first_fix_only(run: Any) -> None:
+    arguments = (*LLAMA_8B, "--max-model-len", "999999")
+    code, out, _ = run(*arguments)
+    assert code == 3
+    assert "Does not start as asked" in out
+    assert "at most 131072" in out
+    assert "at most 4" not in out
+    lines = out.rstrip().splitlines()
+    assert lines[-2] == "Starts with cap max_model_len at 131,072:"
+    assert "--max-model-len 131072 " in lines[-1]
+    assert out.count("vllm serve") == 1
+    data = json.loads(run(*arguments, "--json")[1])
+    assert data["launch_command"] is None
+    assert data["fixes"][0]["launch_command"] == lines[-1]
+
+
+def test_without_a_fix_there_is_no_command(run: Any) -> None:
+    code, out, _ = run("deepseek-ai/DeepSeek-V3", "--gpu", "T4", "--weights", "fp8")
+    assert code == 3
+    assert "vllm serve" not in out
+    assert "larger GPU" in out
+
+
+def test_gpu_memory_as_nvidia_smi_prints_it(run: Any) -> None:
+    """81,559 MiB are exact where 79.65 GiB are rounded by a block."""
+    arguments = (*LLAMA_8B, *BOOK, "--max-model-len", "8192", "--json")
+    assert json.loads(run(*arguments, "--gpu-memory-mib", "81559")[1])["num_blocks"] == 26_785
+    assert json.loads(run(*arguments, "--gpu-memory-gib", "79.65")[1])["num_blocks"] == 26_786
+
+
+def test_tokens_before_and_after_rounding_to_blocks_are_both_shown(run: Any) -> None:
+    arguments = (*LLAMA_8B, "--utilization", "0.92", "--gpu-memory-gb", "80", "--overhead-gb", "3")
+    data = json.loads(run(*arguments, "--max-model-len", "8192", "--json")[1])
+    assert (data["available_tokens"], data["pool_tokens"]) == (416_103, 416_096)
+    out = run(*arguments, "--max-model-len", "8192")[1]
+    assert re.search(r"tokens of the available memory\s+.\s+416,103", out)
+    assert re.search(r"pool, tokens in whole blocks\s+.\s+416,096", out)
+    halved = json.loads(run(*arguments, "--kv", "fp8", "--max-model-len", "8192", "--json")[1])
+    assert halved["available_tokens"] == 832_206
+
+
+def test_an_alias_is_served_under_its_own_id(run: Any) -> None:
+    arguments = ("meta-llama/Llama-3.3-70B-Instruct", "--gpu", "H200-SXM", "--tp", "2", "--max-model-len", "8192")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "read as meta-llama/Llama-3.1-70B-Instruct" in out
+    assert "vllm serve meta-llama/Llama-3.3-70B-Instruct " in out
+
+
+BAD_FILES = {
+    "infinity": '{"model_type": "llama", "hidden_size": Infinity}',
+    "layers": '{"model_type": "llama", "num_hidden_layers": 1' + "0" * 30 + "}",
+    "rope": '{"model_type": "llama", "rope_scaling": "x"}',
+    "positions": '{"model_type": "llama", "max_position_embeddings": "x"}',
+    "nested": "[" * 100_000,
+    "type alone": '{"model_type": "qwen2"}',
+}
+
+
+@pytest.mark.parametrize("content", BAD_FILES.values(), ids=BAD_FILES)
+@pytest.mark.parametrize("command", ["size", "show"])
+def test_a_bad_config_file_is_bad_input(run: Any, tmp_path: Path, content: str, command: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content, encoding="utf-8")
+    if command == "size":
+        code, _, err = run(str(path), "--gpu", "H100-SXM")
+        assert code == 2
+        assert str(path) in err
+    else:
+        with pytest.raises(InputError, match=r"bad\.json"):
+            show_entry(str(path))
+
+
+def test_option_names_are_whole_in_the_help_of_a_narrow_terminal() -> None:
+    result = CliRunner().invoke(app, ["size", "--help"], env={"COLUMNS": "80", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert {"--max-num-batched-tokens", "--gpu-memory-mib", "--engine-version"} <= set(result.output.split())
+    assert "…" not in result.output

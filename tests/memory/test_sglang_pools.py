@@ -13,6 +13,7 @@ from planner.memory.sglang import (
     multimodal_reserved_gib,
     pool_of,
     prefill_graph_sizes,
+    tier_of,
 )
 from planner.memory.size import size
 from planner.memory.types import Deployment, KvDtype, Origin, WeightDtype
@@ -78,3 +79,13 @@ def test_an_unknown_driver_total_is_a_labelled_guess(catalog: Catalog) -> None:
     budget = size(shape, gpu, facts, deployment).budget
     assert budget.origin is Origin.GUESS
     assert "not known" in budget.source
+
+
+def test_captured_prefill_sizes_are_counted_without_listing_them() -> None:
+    assert [prefill_graph_sizes(chunk) for chunk in (1, 4, 40, 4608)] == [0, 1, 8, 51]
+    assert prefill_graph_sizes(2**31 - 1) == 50 + (2**31 - 1 - 4608) // 512 + 1
+
+
+def test_a_gpu_beyond_every_tier_takes_the_largest(catalog: Catalog) -> None:
+    rules = catalog.engine("sglang", "0.5.23").sglang
+    assert tier_of(rules, 1e9) is tier_of(rules, 200_000)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import time
 
 import pytest
@@ -16,6 +18,9 @@ from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, Weight
 
 CATALOG = load_catalog()
 BF16 = Deployment(1, WeightDtype.BF16, KvDtype.BF16)
+HYBRIDS = ["openai/gpt-oss-120b", "google/gemma-3-27b-it", "google/gemma-2-27b-it", "LGAI-EXAONE/EXAONE-4.0-32B"]
+HYBRIDS += ["meta-llama/Llama-4-Scout-17B-16E-Instruct", "google/gemma-4-31B-it"]
+PLAIN = ["meta-llama/Meta-Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "deepseek-ai/DeepSeek-V3"]
 
 
 def test_terms_are_ordered_named_and_sourced_and_add_up(catalog: Catalog) -> None:
@@ -72,6 +77,83 @@ def test_every_problem_of_a_deployment_is_reported_at_once(catalog: Catalog) -> 
     assert [problem.field for problem in error.value.problems] == ["tp", "utilization", "weights_gib"]
 
 
+@pytest.mark.parametrize("count", [0, -1, 2**31, 10**300], ids=["0", "-1", "2**31", "10**300"])
+@pytest.mark.parametrize("name", ["tp", "max_model_len", "max_num_seqs", "max_num_batched_tokens"])
+def test_counts_have_a_bound(catalog: Catalog, name: str, count: int) -> None:
+    shape, gpu, facts = catalog.model_shape("Qwen/Qwen3-1.7B"), catalog.gpu("L4"), catalog.engine("vllm", "")
+    with pytest.raises(InputError) as error:
+        size(shape, gpu, facts, dataclasses.replace(BF16, **{name: count}))
+    assert [problem.field for problem in error.value.problems] == [name]
+    assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize("gib", [-1.0, 1e6 + 1, 1e308, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["gpu_memory_gib", "weights_gib", "overhead_gib"])
+def test_typed_memory_has_a_bound(catalog: Catalog, name: str, gib: float) -> None:
+    shape, gpu, facts = catalog.model_shape("Qwen/Qwen3-1.7B"), catalog.gpu("L4"), catalog.engine("vllm", "")
+    with pytest.raises(InputError) as error:
+        size(shape, gpu, facts, BF16, GivenTerms(**{name: gib}))
+    assert [problem.field for problem in error.value.problems] == [name]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_largest_numbers_allowed_are_sized(catalog: Catalog, engine: str) -> None:
+    shape, gpu, facts = catalog.model_shape("google/gemma-3-27b-it"), catalog.gpu("A40"), catalog.engine(engine, "")
+    most = 2**31 - 1
+    for deployment in (Deployment(most, BF16.weight_dtype, BF16.kv_dtype, most, most, most, 1.0), BF16):
+        for given in (GivenTerms(1e6, 0.0, 0.0), GivenTerms(1e-6, 1e6, 1e6), GivenTerms(1e6)):
+            sizing = size(shape, gpu, facts, deployment, given)
+            assert sizing.num_blocks >= 0
+            assert math.isfinite(sizing.max_concurrency)
+
+
+VERSIONS = [("vllm", "0.11.0"), ("vllm", "0.19.0"), ("vllm", "0.33.0"), ("sglang", "0.5.16"), ("sglang", "0.5.23")]
+
+
+@pytest.mark.parametrize(("engine", "version"), VERSIONS)
+def test_no_combination_of_catalogue_entries_raises(catalog: Catalog, engine: str, version: str) -> None:
+    """Every GPU, also without an nvidia-smi total: a refusal or a pool, never an exception."""
+    facts = catalog.engine(engine, version)
+    shapes = [catalog.model_shape(model) for model in (*HYBRIDS, *PLAIN, "llava-hf/llava-1.5-7b-hf", "microsoft/phi-4")]
+    for shape, gpu, tp, weights, kv in itertools.product(
+        shapes, catalog.gpus.values(), (1, 3, 8), WeightDtype, KvDtype
+    ):
+        sizing = size(shape, gpu, facts, Deployment(tp, weights, kv))
+        assert sizing.num_blocks >= 0
+        assert sizing.max_num_seqs >= 1
+        assert all(math.isfinite(term.gib) for term in (sizing.gpu_memory, sizing.budget, *sizing.terms))
+        assert all(refusal.message and refusal.fix for refusal in sizing.refusals)
+
+
+@pytest.mark.parametrize("gpu", ["A40", "GH200-96GB", "L40", "H20"])
+def test_sglang_guesses_a_total_that_nvidia_smi_did_not_give(catalog: Catalog, gpu: str) -> None:
+    assert catalog.gpu(gpu).memory_driver_mib is None
+    shape, facts = catalog.model_shape("Qwen/Qwen3-1.7B"), catalog.engine("sglang", "0.5.23")
+    sizing = size(shape, catalog.gpu(gpu), facts, BF16)
+    assert sizing.starts
+    assert sizing.budget.origin is Origin.GUESS
+    assert "nvidia-smi total not known" in sizing.budget.source
+
+
+def test_no_fix_names_a_length_that_the_model_refuses(catalog: Catalog) -> None:
+    """999,999 asked: 400,000 tokens and more would fit, and the model takes 131,072."""
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    asked = dataclasses.replace(BF16, max_model_len=999_999)
+    sizing = size(shape, gpu, catalog.engine("vllm", "0.33.0"), asked)
+    fixes = {refusal.rule: refusal.fix for refusal in sizing.refusals}
+    assert set(fixes.values()) == {"Set max_model_len to at most 131072"}
+    assert "one request of max_model_len must fit" in fixes
+
+
+def test_no_fix_names_a_length_of_nothing(catalog: Catalog) -> None:
+    shape, gpu = catalog.model_shape("meta-llama/Meta-Llama-3.1-8B"), catalog.gpu("H100-SXM")
+    given = GivenTerms(gpu_memory_gib=20, weights_gib=18.3999, overhead_gib=0)
+    sizing = size(shape, gpu, catalog.engine("vllm", "0.33.0"), BF16, given)
+    (refusal,) = sizing.refusals
+    assert 0 < sizing.available_kv_gib < 0.001
+    assert "Quantise" in refusal.fix
+
+
 def test_several_refusals_are_reported_together(catalog: Catalog) -> None:
     shape, gpu = catalog.model_shape("Qwen/Qwen2.5-7B-Instruct"), catalog.gpu("H100-SXM")
     asked = dataclasses.replace(BF16, tp=8, max_model_len=10**6, max_num_seqs=512, max_num_batched_tokens=256)
@@ -122,18 +204,13 @@ def test_an_unmodelled_format_is_named(catalog: Catalog) -> None:
         stored_dtype(catalog.model_shape("nvidia/Qwen3-235B-A22B-NVFP4"))
 
 
-def test_a_thousand_sizings_a_second(catalog: Catalog) -> None:
+def test_three_thousand_sizings_a_second(catalog: Catalog) -> None:
     shape, gpu = catalog.model_shape("google/gemma-3-27b-it"), catalog.gpu("H100-SXM")
     facts = catalog.engine("vllm", "0.33.0")
     started = time.perf_counter()
-    for length in range(1024, 2024):
+    for length in range(1024, 4024):
         size(shape, gpu, facts, dataclasses.replace(BF16, tp=2, max_model_len=length))
     assert time.perf_counter() - started < 1.0
-
-
-HYBRIDS = ["openai/gpt-oss-120b", "google/gemma-3-27b-it", "google/gemma-2-27b-it", "LGAI-EXAONE/EXAONE-4.0-32B"]
-HYBRIDS += ["meta-llama/Llama-4-Scout-17B-16E-Instruct", "google/gemma-4-31B-it"]
-PLAIN = ["meta-llama/Meta-Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "deepseek-ai/DeepSeek-V3"]
 
 
 @settings(max_examples=150, deadline=None)
