@@ -8,6 +8,7 @@ Refresh after a wanted change (prices and code in separate commits):
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from planner.catalog.load import load_catalog
 from planner.errors import PlannerError
 from planner.pipeline import plan_quarter
 from planner.plan import FleetPlan, SolveStatus, plan_to_json, read_plan
+from planner.report.recalc import recalculate_with_libreoffice
 from planner.report.workbook import write_workbook
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +42,7 @@ def differences(one: object, two: object, path: str = "") -> list[str]:
         return [
             line for i, pair in enumerate(zip(one, two, strict=True)) for line in differences(*pair, f"{path}[{i}]")
         ]
-    if isinstance(one, float) and isinstance(two, float):
+    if isinstance(one, int | float) and isinstance(two, int | float):
         return [] if one == pytest.approx(two, rel=1e-6, abs=1e-9) else [f"{path}: {one} != {two}"]
     return [] if one == two else [f"{path}: {one} != {two}"]
 
@@ -117,3 +119,18 @@ def test_tampering_is_noticed(plan):
     pool = plan.pools[0].model_copy(update={"margins": (margin,)})
     with pytest.raises(PlannerError, match="token pool"):
         verify(plan.model_copy(update={"pools": (pool, *plan.pools[1:])}))
+
+
+@pytest.mark.libreoffice
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+def test_libreoffice_gets_the_same_cost(plan, tmp_path):
+    """Cost in the workbook, recalculated by LibreOffice = FleetPlan = objective, within 0.01 USD."""
+    write_workbook(plan, tmp_path / "plan.xlsx")
+    sheet = load_workbook(recalculate_with_libreoffice(tmp_path / "plan.xlsx", tmp_path / "out"), data_only=True)[
+        "Summary"
+    ]
+    values = {row[0]: row[1] for row in sheet.iter_rows(values_only=True) if row[0]}
+    assert values["Cost of the horizon"] == pytest.approx(plan.solve.objective, abs=0.01)
+    assert values["Cost of the horizon"] == pytest.approx(plan.totals.usd, abs=0.01)
+    by_use = values["USD per 1M served tokens, by use"]
+    assert by_use == pytest.approx(plan.totals.usd_per_mtok_by_use, rel=1e-6)
