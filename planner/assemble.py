@@ -11,9 +11,9 @@ import numpy as np
 
 from planner import __version__, units
 from planner.errors import PlannerError
-from planner.memory.types import Origin, Sizing
+from planner.memory.types import Sizing
 from planner.optimise.candidates import EDGES, stacked
-from planner.optimise.exact import capacity_per_s, replica_state
+from planner.optimise.exact import ReplicaState, capacity_per_s, replica_state
 from planner.optimise.explain import binding_constraint, shares_at
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Column, Decision, ProgramData, SolverSettings, Workload
@@ -41,7 +41,6 @@ from planner.report.launch import launch_command
 from planner.request import PlanRequest
 
 USD_TOLERANCE = 0.005
-SPEED_FIELDS = {"memory_bandwidth_gb_s", "bf16_tflops", "fp8_tflops", "interconnect_gb_s"}
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,15 @@ class Context:
 def assemble(context: Context, decision: Decision, runners_up: Mapping[str, RunnerUp | None]) -> FleetPlan:
     """The complete plan.
 
+    ``runners_up`` holds ``None`` for a model that no other configuration can serve, and lacks a model whose re-solve
+    ended without an answer.
+
     Raises
     ------
     PlannerError
         If the recomputed cost differs from the solver's, or a pool breaks a constraint: a bug, never a plan.
     """
-    pools = tuple(_pool(context, column, runners_up[column.model]) for column in decision.columns)
+    pools = tuple(_pool(context, column, runners_up) for column in decision.columns)
     purchases = _purchases(context, decision)
     totals = _totals(pools, purchases)
     plan = FleetPlan(
@@ -87,7 +89,7 @@ def assemble(context: Context, decision: Decision, runners_up: Mapping[str, Runn
         quotas=_quotas(context, purchases),
         assumptions=context.assumptions,
         inputs=context.inputs,
-        warnings=(*context.warnings, *_guesses(decision)),
+        warnings=context.warnings,
     )
     verify(plan)
     return plan
@@ -151,9 +153,12 @@ def _solve(decision: Decision, settings: SolverSettings) -> Solve:
     )
 
 
-def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
+def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | None]) -> Pool:
     workload, need, config = context.workloads[column.model], column.need, column.need.config
     edge = context.request.policy.speed_edge
+    state = replica_state(config, need.demand, need.replicas, edge)
+    if state is None:
+        raise PlannerError(f"{column.key}: no steady state at the planned replicas")
     sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
     source = workload.request.traffic
     served, refused = _served(column), _refused(workload, column)
@@ -181,9 +186,9 @@ def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
         replicas=column.replicas,
         gpus=column.gpus,
         memory=_memory(sizing),
-        load=_load(context, column),
+        load=_load(column, state),
         speed=_speed(context, column),
-        margins=_margins(context, column),
+        margins=_margins(context, column, state),
         binding_constraint=binding,
         stated_rate_per_s=source.rate_per_s,
         growth=source.growth,
@@ -200,8 +205,8 @@ def _pool(context: Context, column: Column, runner: RunnerUp | None) -> Pool:
         served_output_mtok=served.output / units.TOKENS_PER_MTOK,
         capacity_mtok=_capacity_tokens(context, column) / units.TOKENS_PER_MTOK,
         launch_command=launch_command(sizing),
-        runner_up=runner,
-        why=_why(column, binding, runner),
+        runner_up=runners_up.get(column.model),
+        why=_why(column, binding, runners_up),
     )
 
 
@@ -234,7 +239,7 @@ def _capacity_tokens(context: Context, column: Column) -> float:
     return rate * units.hours_to_s(hours) * (law.mean_prompt + law.mean_output)
 
 
-def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
+def _why(column: Column, binding: str, runners_up: Mapping[str, RunnerUp | None]) -> str:
     """The choice in a sentence: what runs, what one replica fewer would break, and the next best GPU type."""
     need, config = column.need, column.need.config
     noun = "replica" if need.replicas == 1 else "replicas"
@@ -242,6 +247,9 @@ def _why(column: Column, binding: str, runner: RunnerUp | None) -> str:
     if column.spare:
         text += f" (and {column.spare} spare)"
     text += ", and there must be one" if need.replicas == 1 else f"; one fewer breaks: {binding}"
+    if column.model not in runners_up:
+        return text + "; the next best was not found within the time limit"
+    runner = runners_up[column.model]
     if runner is None:
         return text + "; nothing else is feasible"
     return f"{text}; next best: {runner.description}"
@@ -262,12 +270,8 @@ def _memory(sizing: Sizing) -> PoolMemory:
     )
 
 
-def _load(context: Context, column: Column) -> PoolLoad:
+def _load(column: Column, state: ReplicaState) -> PoolLoad:
     need, config = column.need, column.need.config
-    edge = context.request.policy.speed_edge
-    state = replica_state(config, need.demand, need.replicas, edge)
-    if state is None:
-        raise PlannerError(f"{column.key}: no steady state at the planned replicas")
     load, overflow = state.load, need.limits.overflow_probability
     law = config.length.law
     token_s = float(load.token_s[0])
@@ -315,10 +319,10 @@ def _measure(at_edge: Mapping[str, float], used: str, source: str) -> Measure:
     )
 
 
-def _margins(context: Context, column: Column) -> tuple[Margin, ...]:
+def _margins(context: Context, column: Column, state: ReplicaState) -> tuple[Margin, ...]:
     need, config = column.need, column.need.config
     limits = need.limits
-    shares = shares_at(need, need.replicas, context.request.policy.speed_edge)
+    shares = shares_at(need, need.replicas, context.request.policy.speed_edge, state)
     scale = {
         Constraint.TOKEN_POOL: (config.pool_token_equivalents, "tokens"),
         Constraint.SEQUENCES: (float(config.sizing.max_num_seqs), "requests"),
@@ -407,17 +411,3 @@ def _quotas(context: Context, purchases: Sequence[Purchase]) -> tuple[QuotaUse, 
             QuotaUse(name="budget", offers=tuple(bought), used=spent, limit=context.data.budget_usd, unit="USD")
         )
     return tuple(rows)
-
-
-def _guesses(decision: Decision) -> tuple[str, ...]:
-    """Figures that are guesses, one line each with the pools that use them."""
-    users: dict[str, list[str]] = {}
-    for column in decision.columns:
-        config = column.need.config
-        for term in (config.sizing.gpu_memory, *config.sizing.terms):
-            if term.origin is Origin.GUESS:
-                key = f"'{term.name}' is a guess ({term.source})"
-                users.setdefault(key, []).append(f"{column.model} {term.gib:.2f} GiB")
-        for field in sorted(set(config.gpu.unverified) & SPEED_FIELDS):
-            users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(column.model)
-    return tuple(f"{text}: {', '.join(names)}" for text, names in users.items())

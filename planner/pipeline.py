@@ -5,6 +5,7 @@ request -> catalog, traffic -> memory, speed -> queueing -> optimise -> `FleetPl
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from planner.optimise.candidates import DEFAULT_DEGREES, candidate_needs
 from planner.optimise.exact import Fleet
 from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
 from planner.optimise.offers import allowed_offers, undominated
-from planner.optimise.types import Column, Decision, Need, ProgramData, SolverSettings, Workload
+from planner.optimise.types import Decision, Need, ProgramData, SolverSettings, Workload
 from planner.plan import FleetPlan, RunnerUp
 from planner.provenance import assumptions_of, caveats, input_files, run_id
 from planner.request import ModelRequest, PlanRequest, read_request
@@ -75,30 +76,32 @@ def plan_quarter(
     decision = fleet.solve(settings)
     if decision is None:
         raise_short(fleet, settings)
-    runners_up = {column.model: _runner_up(fleet, decision, column, settings, progress) for column in decision.columns}
+    runners_up = _runners_up(fleet, decision, settings, progress)
+    data = fleet.data()
     context = Context(
         request=request,
         workloads={w.name: w for w in workloads},
-        data=fleet.data(),
+        data=data,
         settings=settings,
         inputs=(inputs := input_files(request, request_path, catalog, workloads)),
         assumptions=assumptions_of(request, workloads, catalog),
-        warnings=caveats(request, workloads, offers, fleet.data(), decision, facts, created_at.date()),
+        warnings=caveats(request, workloads, offers, data, decision, facts, created_at.date()),
         run_id=run_id(inputs),
         created_at=created_at,
     )
     return assemble(context, decision, runners_up)
 
 
-def _runner_up(
-    fleet: Fleet, decision: Decision, column: Column, settings: SolverSettings, progress: Progress
-) -> RunnerUp | None:
-    """The runner-up; a solve that ends without an answer must not lose the plan that is already proven."""
-    progress(f"runner-up of {column.model}")
-    try:
-        return runner_up(fleet, decision, column, settings)
-    except SolverError:
-        return None
+def _runners_up(
+    fleet: Fleet, decision: Decision, settings: SolverSettings, progress: Progress
+) -> dict[str, RunnerUp | None]:
+    """Runners-up by model; one whose solve ends without an answer is left out, so that the proven plan is not lost."""
+    found: dict[str, RunnerUp | None] = {}
+    for column in decision.columns:
+        progress(f"runner-up of {column.model}")
+        with contextlib.suppress(SolverError):
+            found[column.model] = runner_up(fleet, decision, column, settings)
+    return found
 
 
 def fleet_of(

@@ -10,11 +10,13 @@ from pathlib import Path
 from planner import __version__
 from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
+from planner.memory.types import Origin
 from planner.optimise.offers import AllowedOffers
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Decision, ProgramData, Workload
 from planner.plan import Assumption, InputFile
 from planner.request import PlanRequest
+from planner.speed.roofline import FIGURES_USED
 from planner.traffic.law import sampling_warning
 
 OLD_PRICE_DAYS = 120
@@ -110,7 +112,7 @@ def caveats(
     facts: EngineFacts,
     today: dt.date,
 ) -> tuple[str, ...]:
-    """What a signer must know: short or censored logs, old prices, unconfirmed stock, single replicas."""
+    """What a signer must know: short or censored logs, old prices, unconfirmed stock, single replicas, guesses."""
     lines = [line for w in workloads for line in _log_caveats(w)]
     if facts.version != request.engine.version:
         lines.append(f"engine facts of {facts.name} {facts.version} are used for {request.engine.version}")
@@ -124,6 +126,7 @@ def caveats(
         for c in decision.columns
         if c.replicas == 1
     ]
+    lines += _guess_caveats(decision)
     return tuple(lines)
 
 
@@ -162,3 +165,17 @@ def _supply_caveats(data: ProgramData, decision: Decision) -> Iterable[str]:
         for quota in data.quotas:
             if quota.region and not offer.region and quota_covers(quota.model_copy(update={"region": ""}), offer):
                 yield f"quota '{quota.name}' is for {quota.region}; {offer.id} names no region and is not counted"
+
+
+def _guess_caveats(decision: Decision) -> Iterable[str]:
+    """Figures that are guesses, one line each with the pools that use them."""
+    users: dict[str, list[str]] = {}
+    for column in decision.columns:
+        config = column.need.config
+        for term in (config.sizing.gpu_memory, *config.sizing.terms):
+            if term.origin is Origin.GUESS:
+                key = f"'{term.name}' is a guess ({term.source})"
+                users.setdefault(key, []).append(f"{column.model} {term.gib:.2f} GiB")
+        for field in sorted(set(config.gpu.unverified) & FIGURES_USED):
+            users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(column.model)
+    return [f"{text}: {', '.join(names)}" for text, names in users.items()]

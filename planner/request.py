@@ -191,7 +191,7 @@ class PlanRequest(Strict):
     def _unique_names(self) -> PlanRequest:
         for what, names in (
             ("model", [m.name for m in self.model]),
-            ("quota", [q.name for q in self.quota]),
+            ("quota", [*(q.name for q in self.quota), *(["budget"] if self.budget_usd is not None else [])]),
         ):
             doubles = sorted({name for name in names if names.count(name) > 1})
             if doubles:

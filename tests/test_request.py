@@ -74,6 +74,11 @@ def test_mistakes_are_explained(tmp_path, old, new, said):
     assert "datetime" not in text
 
 
+def test_a_quota_cannot_take_the_name_of_the_budget_row(tmp_path):
+    text = "budget_usd = 1e6\n" + EXAMPLE.replace('name = "B200 anywhere"', 'name = "budget"')
+    assert "quota names must be unique; repeated: budget" in problems(tmp_path, text)
+
+
 def test_one_table_instead_of_a_list(tmp_path):
     text = EXAMPLE[: EXAMPLE.index("[[model]]")] + "[model]\nname = 'x'\n"
     assert "Write [[model]] above each one" in problems(tmp_path, text)

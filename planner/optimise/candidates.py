@@ -8,7 +8,7 @@ says how many replicas the load needs. Everything that the integer program choos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -223,22 +223,42 @@ def _missed(
 def columns_of(workload: Workload, needs: Sequence[Need], offers: Sequence[Offer], spare: int) -> tuple[Column, ...]:
     """Needs on every offer that can hold a replica, dominated ones left out.
 
-    On one offer, a column is dominated when another of no larger tp uses no more GPUs and serves no fewer tokens.
+    What is dominated on a GPU type is so on every offer of it: the dominating need has no larger tp, and fits wherever
+    the other does.
+    """
+    by_gpu: dict[str, list[Need]] = {}
+    for need in needs:
+        by_gpu.setdefault(need.config.gpu.id, []).append(need)
+    kept = {gpu: undominated_needs(workload, group, spare) for gpu, group in by_gpu.items()}
+    columns = [
+        _column(workload, need, offer, spare)
+        for offer in offers
+        for need in kept.get(offer.gpu, ())
+        if need.config.tp <= offer.gpus_per_instance
+    ]
+    return tuple(sorted(columns, key=lambda c: c.key))
+
+
+def undominated_needs(workload: Workload, needs: Sequence[Need], spare: int) -> list[Need]:
+    """Needs on one GPU type without those that another of no larger tp beats in GPUs and served tokens.
+
     Among equals the dtypes that the owner names first win, so nothing is quantised without a gain.
     """
-    columns: list[Column] = []
-    for offer in offers:
-        usable = [n for n in needs if n.config.gpu.id == offer.gpu and n.config.tp <= offer.gpus_per_instance]
-        ranked = sorted(
-            (_column(workload, need, offer, spare) for need in usable),
-            key=lambda c: (c.gpus, -c.served_tokens, c.need.config.tp, _preference(workload, c.need.config), c.key),
-        )
-        kept: list[Column] = []
-        for column in ranked:
-            if not any(_dominates(other, column) for other in kept):
-                kept.append(column)
-        columns += kept
-    return tuple(sorted(columns, key=lambda c: c.key))
+
+    def gpus(need: Need) -> int:
+        return (need.replicas + spare) * need.config.tp
+
+    def refused(need: Need) -> float:
+        return need.config.length.refused_token_share
+
+    kept: list[Need] = []
+    order = sorted(
+        needs, key=lambda n: (gpus(n), refused(n), n.config.tp, _preference(workload, n.config), _config_key(n.config))
+    )
+    for need in order:
+        if not any(o.config.tp <= need.config.tp and refused(o) <= refused(need) for o in kept):
+            kept.append(need)
+    return kept
 
 
 def _preference(workload: Workload, config: Config) -> tuple[int, int]:
@@ -247,25 +267,13 @@ def _preference(workload: Workload, config: Config) -> tuple[int, int]:
     return request.weight_dtypes.index(d.weight_dtype), request.kv_dtypes.index(d.kv_dtype)
 
 
-def _dominates(one: Column, other: Column) -> bool:
-    return (
-        one.need.config.tp <= other.need.config.tp
-        and one.gpus <= other.gpus
-        and one.served_tokens >= other.served_tokens
-    )
+def _config_key(config: Config) -> str:
+    """Configuration as text that sorts, without its GPU type."""
+    d, sizing = config.sizing.deployment, config.sizing
+    return f"tp{d.tp}|{d.weight_dtype}|{d.kv_dtype}|{sizing.max_model_len:07d}|{sizing.max_num_seqs:05d}"
 
 
 def _column(workload: Workload, need: Need, offer: Offer, spare: int) -> Column:
-    config = need.config
-    d = config.sizing.deployment
-    served = workload.offered_tokens * (1.0 - config.length.refused_token_share)
-    key = "|".join(
-        [workload.name, offer.id, f"tp{d.tp}", d.weight_dtype, d.kv_dtype, f"{config.sizing.max_model_len:07d}",
-         f"{config.sizing.max_num_seqs:05d}"]
-    )  # fmt: skip
+    served = workload.offered_tokens * (1.0 - need.config.length.refused_token_share)
+    key = f"{workload.name}|{offer.id}|{_config_key(need.config)}"
     return Column(key, workload.name, 0, 1, offer, need, spare, served)
-
-
-def with_replicas(column: Column, replicas: int, *, exact: bool) -> Column:
-    """The column with another need."""
-    return replace(column, need=replace(column.need, replicas=replicas, exact=exact))

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.errors import InfeasibleError
 from planner.optimise.candidates import stacked
-from planner.optimise.exact import Fleet, replica_state
+from planner.optimise.exact import Fleet, ReplicaState, replica_state
 from planner.optimise.solve import shortages
 from planner.optimise.types import Column, Decision, Need, Rejection, SolverSettings
 from planner.plan import RunnerUp
@@ -19,12 +19,14 @@ from planner.queueing.load import Constraint, used_shares
 MISS_LINES = 4
 
 
-def shares_at(need: Need, replicas: int, edge: str) -> dict[str, float]:
-    """Planned over limit of every constraint at a number of replicas, the token pool by its exact quantile."""
+def shares_at(need: Need, replicas: int, edge: str, state: ReplicaState | None) -> dict[str, float]:
+    """Planned over limit of every constraint at a number of replicas, the token pool by its exact quantile.
+
+    ``state`` is that of `replica_state` with the same arguments.
+    """
     candidates = stacked([need.config], edge)
     screened = used_shares(candidates, need.demand, np.array([float(replicas)]), need.limits)
     shares = {str(name): float(values[0]) for name, values in screened.items()}
-    state = replica_state(need.config, need.demand, replicas, edge)
     if state is not None:
         exact = state.tokens.quantile(need.limits.overflow_probability)
         shares[Constraint.TOKEN_POOL] = exact / need.config.pool_token_equivalents
@@ -35,7 +37,8 @@ def binding_constraint(need: Need, edge: str) -> str:
     """The constraint that one replica fewer would break most; with one replica, that there must be one."""
     if need.replicas == 1:
         return "at least one replica"
-    shares = shares_at(need, need.replicas - 1, edge)
+    fewer = need.replicas - 1
+    shares = shares_at(need, fewer, edge, replica_state(need.config, need.demand, fewer, edge))
     broken = {name: share for name, share in shares.items() if share > 1.0}
     return max(broken, key=lambda name: (broken[name], name)) if broken else "rounding to whole replicas"
 

@@ -43,6 +43,17 @@ class Residence:
         prefill = self.s0 + self.s1 * moments.mean_prompt + self.s2 * moments.mean_prompt2
         return prefill + self.token_s * moments.mean_output
 
+    def occupied_s(self, prompt: FloatArray) -> FloatArray:
+        """Time that prompts keep others waiting, s: all of their prefill but ``s0``, the last step that they share.
+
+        With candidates along the first axis of the residence, the result has shape (candidates, prompts).
+        """
+        return np.asarray(self.s1[..., None] * prompt + self.s2[..., None] * prompt**2)
+
+    def resident_s(self, prompt: FloatArray) -> FloatArray:
+        """Time from admission to the first token, s, shaped as `occupied_s`."""
+        return np.asarray(self.s0[..., None] + self.occupied_s(prompt))
+
 
 def footprint_integral(moments: Moments, stay: Residence, power: int) -> FloatArray:
     """E of the integral over a request's life of its footprint to ``power``, token-equivalents^power x s."""
@@ -212,7 +223,7 @@ def _age_distributions(marks: Marks, stay: Residence, step: float) -> tuple[Floa
 
     Footprints between two lattice points are split so that their mean is kept.
     """
-    prefill = stay.s0 + stay.s1 * marks.prompt + stay.s2 * marks.prompt**2
+    prefill = stay.resident_s(marks.prompt)
     life = prefill + stay.token_s * marks.output
     longest = float(life.max())
     edges = np.concatenate([[0.0], np.geomspace(min(longest * 1e-3, float(life.min()) + 1e-9), longest, AGE_CELLS)])

@@ -32,8 +32,8 @@ from planner.queueing.live_tokens import (
     screened_quantile,
     thinned_idc,
 )
-from planner.queueing.waiting import Prefill, PromptPoints, longest_wait, ttft_quantile_s
-from planner.speed.step import decode_step_s, mean_prefill_work_s
+from planner.queueing.waiting import PromptPoints, longest_wait, ttft_quantile_s
+from planner.speed.step import decode_step_s, interfered_tpot_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
 from planner.traffic.law import idc_at
 from planner.traffic.types import Burst, FloatArray, IntArray
@@ -137,7 +137,6 @@ class ReplicaLoad:
     rate_per_s: FloatArray
     idc: FloatArray
     token_s: FloatArray
-    step_s: FloatArray
     live_requests: FloatArray
     work_share: FloatArray
     prefill_share: FloatArray
@@ -172,7 +171,7 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
         live = rate * m.mean_output * token_s
         seen = live + idc
         held = rate * m.read_tokens * token_s * seen / np.maximum(live, 1e-12)
-        new = np.minimum(decode_step_s(c, seen, held) / room, ceiling)
+        new = np.minimum(interfered_tpot_s(c, seen, held, prefill_share), ceiling)
         done = bool(np.all(np.abs(new - token_s) <= TOLERANCE * token_s))
         token_s = new
         if done:
@@ -185,7 +184,6 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
         rate_per_s=rate,
         idc=idc,
         token_s=np.where(settled, token_s, np.inf),
-        step_s=stay.s0,
         live_requests=rate * life_s,
         work_share=np.where(settled, rate * work_s(c, m), 1.0),
         prefill_share=prefill_share,
@@ -229,24 +227,13 @@ def live_request_quantile(load: ReplicaLoad, overflow: float) -> FloatArray:
     return np.asarray(np.ceil(gammaincinv(shape, 1.0 - overflow) * load.idc))
 
 
-def prefill_of(candidates: Candidates, load: ReplicaLoad) -> Prefill:
-    """Prefill times at the settled step."""
-    c = candidates.coefficients
-    size = np.ones_like(load.rate_per_s)
-    return Prefill(
-        c.prefill_s_per_token * size, c.prefill_s_per_token2 * size, c.chunk_tokens * size,
-        load.step_s, c.ttft_floor_s * size,
-    )  # fmt: skip
-
-
 def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile: float) -> FloatArray:
     """TTFT quantile at the settled load, before the band's edge, s."""
-    prefill = prefill_of(candidates, load)
     replicas = demand.rate_per_s / load.rate_per_s
     scales = demand.dispersion.scales_s
     batch = batch_mean(thinned_idc(demand.dispersion.at(scales)[:, None], replicas[None, :]))
-    wait = longest_wait(load.rate_per_s, batch, scales, demand.prompts, prefill, percentile)
-    return ttft_quantile_s(wait, demand.prompts, prefill, percentile)
+    wait = longest_wait(load.rate_per_s, batch, scales, demand.prompts, load.stay, percentile)
+    return ttft_quantile_s(wait, demand.prompts, load.stay, candidates.coefficients.ttft_floor_s, percentile)
 
 
 class PoolCheck(StrEnum):

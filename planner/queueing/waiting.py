@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.queueing.live_tokens import Residence
 from planner.traffic.types import FloatArray, LengthLaw
 
 DRAIN = 0.12
@@ -56,26 +57,6 @@ def prompt_points(law: LengthLaw) -> PromptPoints:
 
 
 @dataclass(frozen=True)
-class Prefill:
-    """Server time of a prompt, seconds: ``per_token_s P + per_token2_s P^2``, on top of the decode step."""
-
-    per_token_s: FloatArray
-    per_token2_s: FloatArray
-    chunk_tokens: FloatArray
-    step_s: FloatArray
-    floor_s: FloatArray
-
-    def occupied_s(self, prompt: FloatArray) -> FloatArray:
-        """X(P): time that the prompt keeps others waiting, shape (candidates, points)."""
-        work = self.per_token_s[:, None] * prompt + self.per_token2_s[:, None] * prompt**2
-        return work + prompt / self.chunk_tokens[:, None] * self.step_s[:, None]
-
-    def resident_s(self, prompt: FloatArray) -> FloatArray:
-        """Time from admission to the first token: X(P) and at most one more step for the last, partial chunk."""
-        return self.occupied_s(prompt) + self.step_s[:, None]
-
-
-@dataclass(frozen=True)
 class Wait:
     """Wait for other prompts: P(W > x) = reached * exp(−(x + drained) / mean), with infinite means where unstable."""
 
@@ -89,9 +70,12 @@ class Wait:
         return np.maximum(self.mean_s * np.log(np.maximum(self.reached / (1.0 - share), 1e-300)) - self.drained_s, 0.0)
 
 
-def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints, prefill: Prefill) -> FloatArray:
-    """E[W] of the batch-arrival queue, s; infinite where the queue is not stable."""
-    occupied = prefill.occupied_s(points.mean)
+def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints, stay: Residence) -> FloatArray:
+    """E[W] of the batch-arrival queue, s; infinite where the queue is not stable.
+
+    ``batch`` may have leading axes, such as one for time scales; the result has its shape.
+    """
+    occupied = stay.occupied_s(points.mean)
     mean, second = occupied @ points.weight, occupied**2 @ points.weight
     rho = rate_per_s * mean
     numerator = rate_per_s * second / 2.0 + (batch - 1.0) * mean
@@ -99,7 +83,7 @@ def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints,
 
 
 def longest_wait(
-    rate_per_s: FloatArray, batch: FloatArray, scale_s: FloatArray, points: PromptPoints, prefill: Prefill, share: float
+    rate_per_s: FloatArray, batch: FloatArray, scale_s: FloatArray, points: PromptPoints, stay: Residence, share: float
 ) -> Wait:
     """The wait at the time scale of bursts that gives the longest quantile.
 
@@ -112,32 +96,24 @@ def longest_wait(
     share
         Percentile at which scales are compared.
     """
-    rho = np.clip(rate_per_s * (prefill.occupied_s(points.mean) @ points.weight), 0.0, 1.0)
-    found: Wait | None = None
-    for size, scale in zip(batch, scale_s, strict=True):
-        reached = np.clip(1.0 - (1.0 - rho) / size, 1e-12, 1.0)
-        mean = np.maximum(mean_wait_s(rate_per_s, size, points, prefill), 1e-12) / reached
-        wait = Wait(reached, mean, DRAIN * (1.0 - rho) * (scale - scale_s[0]))
-        if found is None:
-            found = wait
-            continue
-        longer = wait.quantile_s(share) > found.quantile_s(share)
-        found = Wait(
-            *(np.where(longer, getattr(wait, f), getattr(found, f)) for f in ("reached", "mean_s", "drained_s"))
-        )
-    if found is None:
-        raise ValueError("a wait needs at least one time scale")
-    return found
+    rho = np.clip(rate_per_s * (stay.occupied_s(points.mean) @ points.weight), 0.0, 1.0)
+    reached = np.clip(1.0 - (1.0 - rho) / batch, 1e-12, 1.0)
+    mean = np.maximum(mean_wait_s(rate_per_s, batch, points, stay), 1e-12) / reached
+    drained = DRAIN * (1.0 - rho) * (scale_s - scale_s[0])[:, None]
+    longest = np.argmax(Wait(reached, mean, drained).quantile_s(share), axis=0)[None, :]
+    return Wait(*(np.take_along_axis(values, longest, axis=0)[0] for values in (reached, mean, drained)))
 
 
-def ttft_quantile_s(wait: Wait, points: PromptPoints, prefill: Prefill, percentile: float) -> FloatArray:
+def ttft_quantile_s(
+    wait: Wait, points: PromptPoints, stay: Residence, floor_s: FloatArray, percentile: float
+) -> FloatArray:
     """TTFT that a share ``percentile`` of requests does not exceed, s; infinite where the queue is not stable.
 
     TTFT = floor + wait + one running step + residence of the own prompt, with the wait independent of the own length.
     """
     stable = np.isfinite(wait.mean_s)
     mean = np.where(stable, wait.mean_s, 1.0)[:, None]
-    own = prefill.resident_s(points.longest) + (prefill.floor_s + prefill.step_s)[:, None]
+    own = stay.resident_s(points.longest) + (floor_s + stay.s0)[:, None]
     low, high = own.min(axis=1), own.max(axis=1) + 40.0 * mean[:, 0]
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

@@ -21,35 +21,23 @@ def launch_command(sizing: Sizing) -> str:
 
 
 def _vllm(sizing: Sizing) -> list[str]:
-    deployment = sizing.deployment
     command = ["vllm", "serve", _checkpoint(sizing)]
-    command += ["--tensor-parallel-size", str(deployment.tp)]
+    command += ["--tensor-parallel-size", str(sizing.deployment.tp)]
     command += ["--max-model-len", str(sizing.max_model_len)]
     command += ["--gpu-memory-utilization", _number(sizing.utilization)]
     command += ["--max-num-seqs", str(sizing.max_num_seqs)]
     command += ["--max-num-batched-tokens", str(sizing.max_num_batched_tokens)]
-    command += _quantization(sizing)
-    if deployment.kv_dtype is KvDtype.FP8:
-        command += ["--kv-cache-dtype", "fp8"]
-    elif sizing.declares_fp8_kv:
-        command += ["--kv-cache-dtype", "bfloat16"]
-    return command
+    return [*command, *_quantization(sizing), *_kv_cache(sizing, fp8="fp8")]
 
 
 def _sglang(sizing: Sizing) -> list[str]:
-    deployment = sizing.deployment
     command = ["python", "-m", "sglang.launch_server", "--model-path", _checkpoint(sizing)]
-    command += ["--tp-size", str(deployment.tp)]
+    command += ["--tp-size", str(sizing.deployment.tp)]
     command += ["--context-length", str(sizing.max_model_len)]
     command += ["--mem-fraction-static", _number(sizing.utilization)]
     command += ["--max-running-requests", str(sizing.max_num_seqs)]
     command += ["--chunked-prefill-size", str(sizing.max_num_batched_tokens)]
-    command += _quantization(sizing)
-    if deployment.kv_dtype is KvDtype.FP8:
-        command += ["--kv-cache-dtype", "fp8_e4m3"]
-    elif sizing.declares_fp8_kv:
-        command += ["--kv-cache-dtype", "bfloat16"]
-    return command
+    return [*command, *_quantization(sizing), *_kv_cache(sizing, fp8="fp8_e4m3")]
 
 
 def _checkpoint(sizing: Sizing) -> str:
@@ -70,6 +58,13 @@ def _quantization(sizing: Sizing) -> list[str]:
     if sizing.native_weight_dtype == WeightDtype.BF16 and wanted in QUANTISED_ON_LOADING:
         return ["--quantization", QUANTISED_ON_LOADING[wanted]]
     return []
+
+
+def _kv_cache(sizing: Sizing, *, fp8: str) -> list[str]:
+    """``--kv-cache-dtype`` where the cache is not the model's own format; ``fp8`` is the engine's name for it."""
+    if sizing.deployment.kv_dtype is KvDtype.FP8:
+        return ["--kv-cache-dtype", fp8]
+    return ["--kv-cache-dtype", "bfloat16"] if sizing.declares_fp8_kv else []
 
 
 def _number(value: float) -> str:

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.assemble import _why
+from planner.errors import SolverError
 from planner.optimise.exact import exact_need, holds_exactly
 from planner.optimise.explain import binding_constraint, runner_up
+from planner.pipeline import _runners_up
 from planner.queueing.load import Constraint
 from planner.request import Targets
 from tests.optimise.world import SETTINGS, decide, fleet, lengths, offer, workload
@@ -155,6 +158,22 @@ def test_runner_up_costs_more_and_differs():
     runner = runner_up(made, decision, decision.columns[0], SETTINGS)
     assert runner.extra_usd >= 0
     assert decision.columns[0].need.config.gpu.id not in runner.description
+
+
+def test_a_runner_up_that_is_not_found_in_time_is_not_called_infeasible(monkeypatch):
+    """The proven plan stays; the sentence says that the search ended, not that nothing else is feasible."""
+
+    def out_of_time(*_):
+        raise SolverError("no time")
+
+    models = [workload("m", rate=20.0)]
+    made = fleet(models, offers_at())
+    decision = made.solve(SETTINGS)
+    monkeypatch.setattr("planner.pipeline.runner_up", out_of_time)
+    runners_up = _runners_up(made, decision, SETTINGS, lambda text: None)
+    assert runners_up == {}
+    assert "not found within the time limit" in _why(decision.columns[0], "TPOT target", runners_up)
+    assert "nothing else is feasible" in _why(decision.columns[0], "TPOT target", {"m": None})
 
 
 def test_spare_replicas_are_paid_for():

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from planner.queueing.live_tokens import batch_mean, thinned_idc
+from planner.queueing.live_tokens import Residence, batch_mean, thinned_idc
 from planner.queueing.load import dispersion_of
 from planner.queueing.waiting import (
-    Prefill,
     PromptPoints,
     longest_wait,
     mean_wait_s,
@@ -24,17 +23,17 @@ from tests.queueing.laws import law_of
 TRACES = Path(__file__).parents[2] / "catalogs" / "example" / "traffic"
 
 
-def prefill_of(per_token_s: float, step_s: float = 0.0) -> Prefill:
-    return Prefill(*(np.array([v]) for v in (per_token_s, 0.0, 8192.0, step_s, 0.0)))
+def prefill_of(per_token_s: float) -> Residence:
+    return Residence(*(np.array([v]) for v in (0.0, per_token_s, 0.0, 0.0)))
 
 
 POINTS = PromptPoints(np.array([1.0]), np.array([1000.0]), np.array([1000.0]))
 
 
-def ttft(rate: float, batch: float, points: PromptPoints, prefill: Prefill, share: float) -> float:
+def ttft(rate: float, batch: float, points: PromptPoints, prefill: Residence, share: float) -> float:
     """TTFT with bursts of one scale."""
     wait = longest_wait(np.array([rate]), np.array([[batch]]), np.array([1.0]), points, prefill, share)
-    return float(ttft_quantile_s(wait, points, prefill, share)[0])
+    return float(ttft_quantile_s(wait, points, prefill, np.zeros(1), share)[0])
 
 
 def test_pollaczek_khinchine_for_equal_prompts():
@@ -121,5 +120,5 @@ def test_superposed_public_traces(trace, copies, replicas):
         scales = dispersion.scales_s
         batch = batch_mean(thinned_idc(dispersion.at(scales), replicas))[:, None]
         found = longest_wait(np.array([rate]), batch, scales, points, prefill, 0.95)
-        predicted = float(ttft_quantile_s(found, points, prefill, 0.95)[0])
+        predicted = float(ttft_quantile_s(found, points, prefill, np.zeros(1), 0.95)[0])
         assert 0.85 <= predicted / np.mean(simulated) <= 2.2, (rho, predicted, simulated)
