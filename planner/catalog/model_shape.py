@@ -28,6 +28,145 @@ class CacheKind(StrEnum):
     """The last ``window_tokens`` tokens."""
 
 
+class StateKind(StrEnum):
+    """Recurrences whose layers keep a state per sequence, however long it is."""
+
+    MAMBA1 = "Mamba"
+    MAMBA2 = "Mamba-2"
+    GATED_DELTA = "gated delta net"
+    KIMI_DELTA = "Kimi delta attention"
+    LIGHTNING = "lightning attention"
+    SHORT_CONVOLUTION = "short convolution"
+
+
+class Part(StrEnum):
+    """What a matrix belongs to: how a decode step reads it, and what a quantiser does with it."""
+
+    EMBEDDING = "embedding"
+    LM_HEAD = "output head"
+    ATTENTION = "attention"
+    STATE = "state layers"
+    MLP = "dense MLP"
+    SHARED_EXPERTS = "shared experts"
+    EXPERTS = "routed experts"
+    ROUTER = "router"
+    OTHER = "norms, biases, positions"
+    VISION = "vision tower"
+
+
+class Split(StrEnum):
+    """How tensor parallelism divides a matrix."""
+
+    WHOLE = "whole"
+    """On every rank."""
+    COLUMN = "column"
+    """``out_features / tp``."""
+    ROW = "row"
+    """``in_features / tp``."""
+    KV_HEADS = "KV heads"
+    """``out_features`` by ``heads``: ``max(1, heads // tp)`` of them on a rank."""
+    VOCABULARY = "vocabulary"
+    """``out_features`` rows, padded, then divided."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``copies`` equal matrices in each of ``layers``, named as the checkpoint names them.
+
+    The inventory of a model is a tuple of these: parameters, bytes by format, ignore lists and the limits of split and
+    group sizes all come from it.
+
+    Attributes
+    ----------
+    module
+        Name below the layer, such as ``self_attn.q_proj`` or ``mlp.experts.*.gate_proj``; below the model where
+        ``layers`` is empty (``embed_tokens``, ``lm_head``).
+    out_features, in_features
+        Rows and columns of one copy of the whole model; a vector has ``in_features = 1``.
+    layers
+        Decoder layers that hold it; empty for a matrix outside the layers (then held once).
+    copies
+        Matrices per layer (experts).
+    heads
+        With `Split.KV_HEADS`: heads that the rows are made of.
+    fused
+        Name of the module that the engine fuses it into (``self_attn.qkv_proj``, ``mlp.gate_up_proj``); empty if none.
+    linear
+        Whether a quantiser converts it unless told otherwise; never true for vectors, embeddings, norms, convolutions.
+    bytes_per_element
+        Where it is kept in another precision than the model's 16 bits (4 for a float32 router); ``None`` otherwise.
+    """
+
+    module: str
+    part: Part
+    out_features: int
+    in_features: int
+    layers: tuple[int, ...] = ()
+    copies: int = 1
+    split: Split = Split.WHOLE
+    heads: int = 0
+    fused: str = ""
+    linear: bool = True
+    bytes_per_element: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Matrices in the whole model."""
+        return self.copies * (len(self.layers) or 1)
+
+    @property
+    def elements(self) -> int:
+        """Parameters in the whole model."""
+        return self.count * self.out_features * self.in_features
+
+
+@dataclass(frozen=True)
+class StateLayers:
+    """``count`` layers that keep a state per sequence: a convolution's last inputs and a recurrent state.
+
+    Raw sizes of the whole model; `planner.memory.states` makes shapes and bytes per rank of them. A size that a kind
+    does not have is 0.
+
+    Attributes
+    ----------
+    layers
+        Their indexes among the decoder layers.
+    heads, head_dim
+        Value heads of the recurrent state (Mamba-1: ``heads = intermediate size``, ``head_dim = 1``).
+    state_size
+        Other dimension of the recurrent state: ``d_state``, or the key head's dimension.
+    groups
+        ``n_groups`` of Mamba-2, key heads of delta nets.
+    conv_kernel
+        Taps of the convolution; the state keeps one fewer (short convolution included).
+    conv_channels
+        Channels that are convolved, all ranks together, before groups are extended for tp.
+    state_bytes_per_element
+        Precision of the recurrent state that the config asks for; ``None`` means the model's.
+    chunk_size
+        Tokens of a chunk of the scan (Mamba-2), 0 where unknown.
+    with_attention
+        Attention runs beside it in the same layer (Falcon-H1).
+    """
+
+    kind: StateKind
+    layers: tuple[int, ...]
+    heads: int
+    head_dim: int
+    state_size: int
+    groups: int
+    conv_kernel: int
+    conv_channels: int
+    state_bytes_per_element: int | None = None
+    chunk_size: int = 0
+    with_attention: bool = False
+
+    @property
+    def count(self) -> int:
+        """Layers that keep it."""
+        return len(self.layers)
+
+
 @dataclass(frozen=True)
 class CacheLayers:
     """``count`` layers that keep the same kind of cache.
@@ -140,6 +279,10 @@ class ModelShape:
     vision_encoder
         Layers and hidden size of the vision tower as its config states them (``None`` each where it does not), for a
         multimodal model.
+    matrices
+        Every matrix and vector; `parameters` is their sum by part.
+    state_layers
+        Layers that keep a state per sequence instead of a cache per token.
     notes
         Traps met while reading the config, such as an explicit head_dim that differs from hidden/heads.
     """
@@ -174,7 +317,13 @@ class ModelShape:
     active_parameters: int = 0
     vision_encoder: tuple[int | None, int | None] | None = None
     tied_embeddings: bool = False
+    matrices: tuple[Matrix, ...] = field(default=())
+    state_layers: tuple[StateLayers, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
+
+    def __hash__(self) -> int:
+        """Cheap, as shapes are keys of caches; equality still compares everything."""
+        return hash((self.id, self.architecture, self.hidden_size, self.num_layers, self.native_weight_dtype))
 
     @property
     def is_moe(self) -> bool:

@@ -41,6 +41,61 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
+class VllmFlags:
+    """Flags of vLLM beyond those that every deployment has. ``None`` means the engine's default."""
+
+    block_size_tokens: int | None = None
+    mamba_cache_mode: str | None = None
+    """``none``, ``align`` or ``all``."""
+    mamba_ssm_cache_dtype: str | None = None
+    hybrid_kv_cache_manager: bool = True
+    language_model_only: bool = False
+    """No vision tower is loaded and no image is profiled."""
+    async_scheduling: bool | None = None
+    offline: bool = False
+    """Started through the ``LLM`` class, whose default ``max_num_batched_tokens`` is larger."""
+    attention_backend: str = ""
+
+
+@dataclass(frozen=True)
+class SglangFlags:
+    """Flags of SGLang beyond those that every deployment has. ``None`` means the engine's default."""
+
+    page_size_tokens: int | None = None
+    cuda_graph_max_batch: int | None = None
+    disable_cuda_graph: bool = False
+    disable_radix_cache: bool = False
+    disable_overlap_schedule: bool = False
+    max_total_tokens: int | None = None
+    swa_full_tokens_ratio: float | None = None
+    mamba_full_memory_ratio: float | None = None
+    mamba_ssm_dtype: str | None = None
+    max_mamba_cache_size: int | None = None
+    enable_multimodal: bool = False
+    language_only: bool = False
+    attention_backend: str = ""
+    unified_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Speculative:
+    """Speculative decoding: ``mtp`` (the model's own layers), ``eagle`` or ``draft`` (another model)."""
+
+    method: str
+    num_tokens: int
+    draft_layers: int = 1
+    """Layers that add weights and cache, shaped like the model's own (``mtp``, ``eagle``)."""
+
+
+@dataclass(frozen=True)
+class LoraAdapters:
+    """LoRA adapters kept on the GPU."""
+
+    max_loras: int
+    max_rank: int
+
+
+@dataclass(frozen=True)
 class Deployment:
     """How one replica is started. ``None`` means the engine's default for this GPU and version."""
 
@@ -52,6 +107,22 @@ class Deployment:
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     """vLLM's ``gpu_memory_utilization``; for SGLang ``mem_fraction_static``."""
+    pp: int = 1
+    """Pipeline-parallel degree."""
+    expert_parallel: bool = False
+    """Routed experts are divided whole among the ranks instead of by width."""
+    dcp: int = 1
+    """Decode-context-parallel degree: ranks that share one request's cache by tokens."""
+    attention_dp: int = 1
+    """Data-parallel degree of attention inside the replica (SGLang ``--enable-dp-attention --dp``)."""
+    prefix_caching: bool | None = None
+    enforce_eager: bool = False
+    vllm: VllmFlags = VllmFlags()
+    sglang: SglangFlags = SglangFlags()
+    speculative: Speculative | None = None
+    lora: LoraAdapters | None = None
+    kv_cache_dtype_name: str = ""
+    """The engine's own name of the cache format where it says more than `kv_dtype` (``fp8_e5m2``, ``nvfp4``)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +133,12 @@ class GivenTerms:
     weights_gib: float | None = None
     overhead_gib: float | None = None
     """Everything that is neither weights nor pool."""
+    available_gib: float | None = None
+    """What is left for the cache, as the engine logs it; nothing before it is then looked at."""
+    free_before_weights_gib: float | None = None
+    """SGLang: free memory before weights are loaded."""
+    free_after_weights_gib: float | None = None
+    """SGLang: free memory after weights are loaded; replaces the weights term."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +197,10 @@ class Sizing:
         The window of those layers (0 without).
     sliding_reserve_tokens
         Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without.
+    state_bytes_per_request
+        Bytes of the pool (SGLang: of the state pool) that one request holds however short it is: recurrent states.
+    state_slots
+        Most requests whose states fit (SGLang's own state pool); ``None`` where states come out of the one pool.
     block_size_tokens, num_blocks
         The engine's pool in blocks (SGLang: pages); the smallest block of the groups, which the engine logs with.
     largest_block_tokens
@@ -168,6 +249,8 @@ class Sizing:
     refusals: tuple[Refusal, ...] = field(default=())
     native_weight_dtype: str = "bf16"
     declares_fp8_kv: bool = False
+    state_bytes_per_request: float = 0.0
+    state_slots: int | None = None
 
     @property
     def starts(self) -> bool:
