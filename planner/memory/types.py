@@ -263,9 +263,15 @@ class Sizing:
         return self.num_blocks * self.bytes_per_block
 
     @property
+    def pool_state_bytes_per_request(self) -> float:
+        """State bytes that a request takes from the pool itself: 0 where states have a pool of their own."""
+        return self.state_bytes_per_request if self.state_slots is None else 0.0
+
+    @property
     def available_tokens(self) -> int:
-        """Tokens of the available bytes before they are cut into blocks, 0 where nothing is left."""
-        return max(0, int(self.available_kv_bytes / (self.bytes_per_token or self.sliding_bytes_per_token)))
+        """Tokens of the available bytes before they are cut into blocks, 0 where nothing is left or kept by token."""
+        per_token = self.bytes_per_token or self.sliding_bytes_per_token
+        return max(0, int(self.available_kv_bytes / per_token)) if per_token else 0
 
     @property
     def available_kv_bytes(self) -> float:

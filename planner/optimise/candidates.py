@@ -19,7 +19,15 @@ from planner.catalog.offer import Offer
 from planner.memory.size import size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
 from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Workload
-from planner.queueing.footprint import Marks, Moments, marks_of, moments_of, pool_token_equivalents, stack_moments
+from planner.queueing.footprint import (
+    Marks,
+    Moments,
+    marks_of,
+    moments_of,
+    pool_token_equivalents,
+    stack_moments,
+    token_equivalent_bytes,
+)
 from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, scaled, used_shares
 from planner.queueing.replicas import MAX_REPLICAS, least_replicas
 from planner.queueing.waiting import prompt_points
@@ -129,8 +137,12 @@ def _config(
     geometry: dict[tuple[float, ...], tuple[Marks, Moments]],
 ) -> Config:
     """One configuration; length laws in the same pool geometry share their moments."""
-    ratio = sizing.sliding_bytes_per_token / max(sizing.bytes_per_token, 1e-12)
-    key = (length.max_model_len, sizing.largest_block_tokens, round(ratio, 9), sizing.sliding_reserve_tokens)
+    unit = token_equivalent_bytes(sizing)
+    sliding, state = sizing.sliding_bytes_per_token / unit, sizing.pool_state_bytes_per_request / unit
+    key = (
+        length.max_model_len, sizing.largest_block_tokens, round(sliding, 9), round(state, 9),
+        sizing.sliding_reserve_tokens,
+    )  # fmt: skip
     if key not in geometry:
         marks = marks_of(length.law, sizing)
         geometry[key] = (marks, moments_of(marks, length.law))

@@ -4,11 +4,13 @@ A request with prompt P and output O holds F = a P + c token-equivalents from ad
 prefill, then grows by ``a`` a token for O tokens of ``w`` seconds each, and leaves. ``a`` and ``c`` turn sliding-window
 layers and block rounding into equivalents of one token of the layers that keep everything:
 
-    bytes held at t tokens <= full * (t + block − 1) + sliding * min(t, reserve)
+    bytes held at t tokens <= full * (t + block − 1) + sliding * min(t, reserve) + state
                            <= full * (a * t + c)
 
-with (a, c) = (1 + sliding/full, block − 1) for requests that never outgrow the window and
-(1, block − 1 + sliding/full * reserve) for the others; both bounds hold for every request, the smaller one is taken.
+with (a, c) = (1 + sliding/full, block − 1 + state/full) for requests that never outgrow the window and
+(1, block − 1 + sliding/full * reserve + state/full) for the others; both bounds hold for every request, the smaller one
+is taken. The state (recurrent layers) is held however short the request; one that has a pool of its own takes nothing
+here. A model that keeps nothing but states counts requests: its token-equivalent is the state of one request.
 
 Source of the moments: direct integration over the age of a request of the piecewise-linear footprint; they are the
 first three cumulants of the live-token sum of an M/G/infinity system divided by the arrival rate (Campbell's theorem).
@@ -111,22 +113,28 @@ def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
     prompt, output = law.sum_prompt / n, law.sum_output / n
     unit = token_equivalent_bytes(sizing)
     full, sliding = sizing.bytes_per_token / unit, sizing.sliding_bytes_per_token / unit
-    rounding = sizing.largest_block_tokens - 1.0
+    rounding = (sizing.largest_block_tokens - 1.0) if full or sliding else 0.0
     within = law.max_total.astype(np.float64) <= sizing.sliding_reserve_tokens
     growth = np.where(within, full + sliding, full)
     offset = np.where(within, rounding, rounding + sliding * sizing.sliding_reserve_tokens)
+    offset = offset + sizing.pool_state_bytes_per_request / unit
     return Marks(n / n.sum(), prompt, output, growth, growth * prompt + offset)
 
 
 def token_equivalent_bytes(sizing: Sizing) -> float:
-    """Bytes per GPU of one token-equivalent: a token of the layers that keep everything, else of the sliding ones."""
-    return sizing.bytes_per_token if sizing.bytes_per_token > 0 else sizing.sliding_bytes_per_token
+    """Bytes per GPU of one token-equivalent: a token of the layers that keep everything, else of the sliding ones.
+
+    The state of one request where no layer keeps tokens.
+    """
+    kinds = (sizing.bytes_per_token, sizing.sliding_bytes_per_token, sizing.pool_state_bytes_per_request)
+    return next(figure for figure in kinds if figure > 0)
 
 
 def longest_request(sizing: Sizing) -> float:
-    """Token-equivalents that one request of ``max_model_len`` fills when its windows are full."""
+    """Token-equivalents that one request of ``max_model_len`` fills when its windows are full, states included."""
     windows = sizing.sliding_bytes_per_token * min(sizing.max_model_len, sizing.sliding_reserve_tokens)
-    return (sizing.bytes_per_token * sizing.max_model_len + windows) / token_equivalent_bytes(sizing)
+    held = sizing.bytes_per_token * sizing.max_model_len + windows + sizing.pool_state_bytes_per_request
+    return held / token_equivalent_bytes(sizing)
 
 
 def pool_token_equivalents(sizing: Sizing) -> float:

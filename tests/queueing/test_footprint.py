@@ -44,6 +44,36 @@ def test_marks_bound_what_a_request_holds(prompt, output, window):
     assert bound_at_the_end(marks, sizing) <= held_bytes(sizing, prompt + output) + 16 * token_equivalent_bytes(sizing)
 
 
+@settings(max_examples=100, deadline=None)
+@given(prompt=st.integers(1, 5000), output=st.integers(0, 500), state=st.sampled_from([0.0, 2e6, 5e7]))
+def test_marks_bound_what_a_request_with_recurrent_states_holds(prompt, output, state):
+    """At every age: the states of its layers, however short it is, beside the cache of the other layers."""
+    sizing = replace(sliding_sizing(1024), state_bytes_per_request=state)
+    marks = marks_of(law_of(np.array([prompt]), np.array([output])), sizing)
+    for generated in {0, output}:
+        bound = (marks.start[0] + marks.growth[0] * generated) * token_equivalent_bytes(sizing)
+        assert held_bytes(sizing, prompt + generated) + state <= bound * (1 + 1e-12)
+    without = marks_of(law_of(np.array([prompt]), np.array([output])), replace(sizing, state_bytes_per_request=0.0))
+    assert (marks.start - without.start)[0] * token_equivalent_bytes(sizing) == pytest.approx(state)
+
+
+def test_states_with_a_pool_of_their_own_take_nothing_from_the_token_pool():
+    sizing = replace(plain_sizing(block=16), state_bytes_per_request=1e8, state_slots=64)
+    assert marks_of(law_of(np.array([17]), np.array([0])), sizing).start[0] == 32
+
+
+def test_a_model_of_states_alone_counts_requests():
+    sizing = replace(plain_sizing(block=16), bytes_per_token=0.0, state_bytes_per_request=2e6)
+    sizing = replace(sizing, num_blocks=50, bytes_per_block=2_000_000)
+    law = law_of(np.array([10, 9000]), np.array([10, 500]))
+    marks = marks_of(law, sizing)
+    assert marks.start.tolist() == marks.end.tolist() == [1.0, 1.0]
+    assert pool_token_equivalents(sizing) == 50
+    stay = Residence(*(np.asarray(x) for x in (0.5, 0.0, 0.0, 0.02)))
+    requests = footprint_integral(moments_of(marks, law), stay, 1)
+    assert requests == pytest.approx(stay.mean_s(moments_of(marks, law)))
+
+
 def test_seventeen_tokens_occupy_two_blocks():
     marks = marks_of(law_of(np.array([17]), np.array([0])), plain_sizing(block=16))
     assert marks.start[0] == 32
