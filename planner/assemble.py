@@ -262,6 +262,7 @@ def _memory(sizing: Sizing) -> PoolMemory:
         terms=tuple(MemoryTerm(name=t.name, gib=t.gib, origin=t.origin.value, source=t.source) for t in sizing.terms),
         available_kv_gib=sizing.available_kv_gib,
         bytes_per_token=sizing.bytes_per_token,
+        state_bytes_per_request=sizing.state_bytes_per_request,
         block_size_tokens=sizing.block_size_tokens,
         num_blocks=sizing.num_blocks,
         pool_tokens=sizing.pool_tokens,

@@ -79,6 +79,8 @@ class PoolMemory(Frozen):
     terms: tuple[MemoryTerm, ...]
     available_kv_gib: float
     bytes_per_token: float
+    state_bytes_per_request: float = 0.0
+    """Recurrent states that a request holds however short it is."""
     block_size_tokens: int
     num_blocks: int
     pool_tokens: int

@@ -18,6 +18,7 @@ from planner import units
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape
 from planner.errors import Problems
+from planner.memory.states import SGLANG_STATES, VLLM_STATES, states_bytes
 from planner.memory.types import Sizing, WeightDtype
 from planner.speed.facts import SpeedFacts
 from planner.speed.types import FloatArray, SpeedModel, StepCoefficients
@@ -57,6 +58,7 @@ def speed_model(shape: ModelShape, gpu: Gpu, sizing: Sizing, facts: SpeedFacts) 
         compute_s_per_token = Σ over formats F / (0.45 × dense peak of the format)
         fixed_s             = overhead per layer × layers + 2 × layers × all-reduce latency [tp > 1]
         allreduce_s_per_token = 2 × layers × 2 hidden × 2 (tp − 1)/tp / one-direction bandwidth [tp > 1]
+        sequence_s          = overhead per sequence + 2 × states of a sequence / (η BW)
 
     Parameters
     ----------
@@ -146,7 +148,7 @@ def _coefficients(
         "window_tokens": sizing.window_tokens,
         "compute_s_per_token": body_s + _head_flops(shape) / peaks.sixteen_bit / tp,
         "fixed_s": _fixed_s(shape, tp, facts),
-        "sequence_s": units.ms_to_s(facts.sequence_overhead_ms.value),
+        "sequence_s": units.ms_to_s(facts.sequence_overhead_ms.value) + _state_bytes(shape, sizing) / bandwidth,
         "allreduce_s_per_token": allreduce_s,
         "prefill_s_per_token": body_s + _window_flops(shape) / peaks.sixteen_bit / tp + allreduce_s,
         "prefill_s_per_token2": _attention_flops(shape) / peaks.sixteen_bit / tp,
@@ -154,6 +156,12 @@ def _coefficients(
         "ttft_floor_s": units.ms_to_s(facts.ttft_floor_ms.value),
     }
     return StepCoefficients(**{name: _scalar(value) for name, value in values.items()})
+
+
+def _state_bytes(shape: ModelShape, sizing: Sizing) -> float:
+    """Bytes that recurrent layers read and write back for each sequence in a step, on one rank."""
+    rules = SGLANG_STATES if sizing.engine == "sglang" else VLLM_STATES
+    return 2.0 * states_bytes(shape.state_layers, sizing.deployment.tp, rules)
 
 
 def _scalar(value: float) -> FloatArray:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from planner.catalog.load import Catalog
+from planner.catalog.model_shape import StateKind, StateLayers
 from planner.errors import InputError
 from planner.memory.types import KvDtype, Sizing, WeightDtype
 from planner.speed.facts import SpeedFacts
@@ -169,3 +171,15 @@ def test_missing_figures_are_all_named(catalog: Catalog, facts: SpeedFacts, sizi
     with pytest.raises(InputError) as caught:
         speed_model(shape, bare, sizing_of(shape, bare.id, tp=2, weight_dtype=WeightDtype.FP8), facts)
     assert [p.field for p in caught.value.problems] == ["bf16_tflops", "fp8_tflops", "interconnect_gb_s"]
+
+
+def test_states_are_read_and_written_back_for_every_sequence(
+    catalog: Catalog, ideal: SpeedFacts, sizing_of: Callable[..., Sizing]
+) -> None:
+    shape, gpu = catalog.model_shape(LLAMA_8B), catalog.gpu("H100-SXM")
+    # 10 layers of 32 heads of 128 x 128 at 4 bytes, and 3 taps of 4,096 channels at 2 bytes
+    states = StateLayers(StateKind.GATED_DELTA, tuple(range(10)), 32, 128, 128, 16, 4, 4096, 4)
+    with_states = replace(shape, state_layers=(states,))
+    plain, recurrent = (speed_model(s, gpu, sizing_of(s, "H100-SXM"), ideal).coefficients for s in (shape, with_states))
+    extra_s = 2 * 10 * (32 * 128 * 128 * 4 + 3 * 4096 * 2) / H100_BYTES_PER_S
+    assert float(recurrent.sequence_s - plain.sequence_s) == pytest.approx(extra_s)
