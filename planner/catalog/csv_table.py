@@ -54,6 +54,20 @@ def read_table(path: Path, record: type[Row], problems: Problems) -> list[tuple[
     ]
 
 
+def read_rows(path: Path, record: type[Row]) -> tuple[Row, ...]:
+    """The rows of a CSV file that must be without a problem.
+
+    Raises
+    ------
+    InputError
+        Listing every problem.
+    """
+    problems = Problems()
+    rows = tuple(row for _, row in read_table(path, record, problems))
+    problems.raise_if_any()
+    return rows
+
+
 def _columns_fit(header: list[str], record: type[BaseModel], path: Path, problems: Problems) -> bool:
     known = list(record.model_fields)
     before = len(problems.found)

@@ -33,6 +33,8 @@ class Gpu(BaseModel):
     """What CUDA reports as total; vLLM's budget is a share of this."""
     memory_visible_source: str = ""
     memory_bandwidth_gb_s: float = Field(gt=0)
+    multiprocessors: int | None = Field(default=None, gt=0)
+    """Streaming multiprocessors (AMD: compute units): one row of scratch each in vLLM's Triton sampler."""
     bf16_tflops: float | None = Field(default=None, gt=0)
     """Dense 16-bit tensor peak; the FP16 figure where the GPU has no BF16 units."""
     fp8_tflops: float | None = Field(default=None, gt=0)

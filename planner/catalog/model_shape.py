@@ -1,6 +1,6 @@
 """What a model is, for memory and speed: the layers that hold a cache and the parameters that hold weights.
 
-A `ModelShape` is read from a Hugging Face ``config.json`` by `planner.catalog.hf_config.read_model_shape`.
+A `ModelShape` is read from a Hugging Face ``config.json`` by `planner.catalog.hf.hf_config.read_model_shape`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ class AttentionFamily(StrEnum):
     GQA = "GQA"
     MLA = "MLA"
     HYBRID = "hybrid"
+    NONE = "attention-free"
 
 
 class CacheKind(StrEnum):
@@ -70,6 +71,41 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True)
+class Stored:
+    """How a quantised matrix lies in memory: elements, scales and what else comes with them.
+
+    Attributes
+    ----------
+    bits
+        Of an element.
+    scale_bytes
+        Of one scale; 0 without scales.
+    scale_rows, scale_columns
+        Rows (outputs) and columns (inputs) that share a scale; 0 means all of them.
+    zero_point_bits
+        Of the zero point that accompanies each scale.
+    index_bytes
+        Per column: where a permutation of the columns is kept (GPTQ's ``g_idx``).
+    scalar_bytes
+        Per matrix: global scales, activation scales, stored shapes.
+    scales_repeated
+        Every rank keeps the scales of all columns although it holds a share of them (GPTQ in order of activation).
+    name
+        Of the format, where a release may treat it in its own way (an algorithm of ModelOpt, ``pack-quantized``).
+    """
+
+    bits: int
+    scale_bytes: int = 0
+    scale_rows: int = 1
+    scale_columns: int = 0
+    zero_point_bits: int = 0
+    index_bytes: int = 0
+    scalar_bytes: int = 0
+    scales_repeated: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Matrix:
     """``copies`` equal matrices in each of ``layers``, named as the checkpoint names them.
 
@@ -95,6 +131,10 @@ class Matrix:
         Whether a quantiser converts it unless told otherwise; never true for vectors, embeddings, norms, convolutions.
     bytes_per_element
         Where it is kept in another precision than the model's 16 bits (4 for a float32 router); ``None`` otherwise.
+    stored
+        How the checkpoint's quantiser left it; ``None`` where it did not touch it.
+    shared_cache
+        Makes keys or values in a layer that reads another layer's cache: stored, but built by some releases only.
     """
 
     module: str
@@ -108,6 +148,8 @@ class Matrix:
     fused: str = ""
     linear: bool = True
     bytes_per_element: int | None = None
+    stored: Stored | None = None
+    shared_cache: bool = False
 
     @property
     def count(self) -> int:
@@ -147,6 +189,8 @@ class StateLayers:
         Tokens of a chunk of the scan (Mamba-2), 0 where unknown.
     with_attention
         Attention runs beside it in the same layer (Falcon-H1).
+    bounded_gate
+        The decay has a lower bound (``gate_lower_bound`` of Kimi-K3), which some kernels need.
     """
 
     kind: StateKind
@@ -160,11 +204,22 @@ class StateLayers:
     state_bytes_per_element: int | None = None
     chunk_size: int = 0
     with_attention: bool = False
+    bounded_gate: bool = False
 
     @property
     def count(self) -> int:
         """Layers that keep it."""
         return len(self.layers)
+
+
+class CacheRole(StrEnum):
+    """What a cache is for."""
+
+    TOKENS = "tokens"
+    INDEX = "index"
+    """Keys of a sparse-attention indexer."""
+    COMPRESSOR = "compressor"
+    """Recent inputs from which the next compressed entry is made (DeepSeek-V4)."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +238,14 @@ class CacheLayers:
         Bytes of one token in one layer whatever the cache dtype (indexer keys of sparse attention, with their scale).
     fp8_bytes_per_token
         Bytes of one token in one layer of an fp8 cache, where that is not a byte an element.
+    block_tokens
+        Tokens of a block, where the engine fixes them for these layers whatever it picks for the others.
+    tokens_per_state
+        Tokens that one stored entry stands for (compressed caches); the bytes above are then those of an entry.
+    page_alignment
+        Bytes that a page of these layers is rounded up to.
+    sharing_layers
+        Further layers that read this cache and hold none of their own (Gemma-3n, Gemma-4 E models).
     """
 
     kind: CacheKind
@@ -194,6 +257,11 @@ class CacheLayers:
     chunked: bool = False
     fixed_bytes_per_token: int | None = None
     fp8_bytes_per_token: int | None = None
+    block_tokens: int | None = None
+    tokens_per_state: int = 1
+    page_alignment: int = 1
+    role: CacheRole = CacheRole.TOKENS
+    sharing_layers: int = 0
 
 
 @dataclass(frozen=True)
@@ -250,6 +318,47 @@ class ParameterCounts:
 
 
 @dataclass(frozen=True)
+class ImageInput:
+    """The largest image that a multimodal model is profiled with.
+
+    Attributes
+    ----------
+    tokens
+        Places it takes in the prompt.
+    patches
+        Positions in the encoder, before they are merged or pooled.
+    pixel_values
+        Elements of the encoder's input.
+    hidden_size, intermediate_size
+        Of the encoder.
+    outputs
+        Rows of the text model's hidden size for each token (more than one where deep layers feed it too).
+    gated
+        The encoder's MLP has a gate.
+    live_states
+        Copies of the hidden states beside the MLP's tensors.
+    masked
+        Attention within an image adds a mask of patches x patches.
+    in_prompt
+        It takes places in the prompt; otherwise every sequence has one beside its prompt (cross-attention).
+    most_frames
+        As many such images as ``max_model_len`` holds, at most this many, make the largest video.
+    """
+
+    tokens: int
+    patches: int
+    pixel_values: int
+    hidden_size: int
+    intermediate_size: int
+    outputs: int = 1
+    gated: bool = False
+    live_states: int = 4
+    masked: bool = False
+    in_prompt: bool = True
+    most_frames: int = 1
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """Everything that memory and speed need to know about a model.
 
@@ -257,21 +366,31 @@ class ModelShape:
     ----------
     id
         Hugging Face id.
+    cache_layers
+        Layers with a cache per token by kind, in order of the first layer of each.
     native_weight_dtype
-        How the checkpoint is stored: ``bf16``, ``fp8`` (with ``weight_block``), ``int4-awq``, ``int4-gptq``, ``mxfp4``,
-        or ``unsupported: ...`` where its bytes are not modelled.
+        How the checkpoint is stored, a name of `planner.memory.types.WeightDtype`; ``unsupported: ...`` where its bytes
+        are not modelled. Each matrix says more (`Matrix.stored`).
     weight_block
         Block of an fp8 block-quantised checkpoint, such as ``(128, 128)``.
     group_size
         Group of an int4 checkpoint.
     declares_fp8_kv
         The checkpoint declares an fp8 KV cache; newer engines then use one unless told otherwise.
+    sglang_fp8_kv
+        The same as SGLang reads the checkpoint.
+    context_unstated
+        The config states no longest context: ``max_position_embeddings`` is the engine's default, and no limit.
+    modelopt_unnamed
+        The companion file that declares formats does not name ModelOpt as its producer: vLLM passes over it.
     attention_kept_16bit
         A quantised checkpoint that leaves attention at 16 bits.
     router_32bit
         Routers are kept at 32 bits.
     gptq_activation_order
         GPTQ quantised in order of activation (``desc_act``), which newer engines refuse.
+    quant_method
+        Method that the checkpoint was quantised with, as the engines register it; empty at 16 bits.
     longrope_original_length
         The length before LongRoPE extends it: some engine versions serve only this unless asked for more.
     active_parameters
@@ -279,8 +398,12 @@ class ModelShape:
     vision_encoder
         Layers and hidden size of the vision tower as its config states them (``None`` each where it does not), for a
         multimodal model.
+    image
+        The largest image of a multimodal model; ``None`` for a text model and where the processor is not known.
     matrices
         Every matrix and vector; `parameters` is their sum by part.
+    rotary_bytes
+        Tables of rotary positions that the engine keeps on every rank.
     state_layers
         Layers that keep a state per sequence instead of a cache per token.
     notes
@@ -310,14 +433,20 @@ class ModelShape:
     weight_block: tuple[int, int] | None = None
     group_size: int | None = None
     declares_fp8_kv: bool = False
+    sglang_fp8_kv: bool = False
+    context_unstated: bool = False
+    modelopt_unnamed: bool = False
     attention_kept_16bit: bool = False
     router_32bit: bool = False
     gptq_activation_order: bool = False
+    quant_method: str = ""
     longrope_original_length: int | None = None
     active_parameters: int = 0
     vision_encoder: tuple[int | None, int | None] | None = None
+    image: ImageInput | None = None
     tied_embeddings: bool = False
     matrices: tuple[Matrix, ...] = field(default=())
+    rotary_bytes: int = 0
     state_layers: tuple[StateLayers, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
 
@@ -329,3 +458,11 @@ class ModelShape:
     def is_moe(self) -> bool:
         """Whether the model has routed experts."""
         return self.num_experts > 0
+
+    @property
+    def has_latent_cache(self) -> bool:
+        """Whether some layers cache one latent a token (MLA), alone or beside recurrent layers."""
+        return any(
+            layers.role is CacheRole.TOKENS and layers.kv_heads == 1 and layers.value_dim == 0
+            for layers in self.cache_layers
+        )

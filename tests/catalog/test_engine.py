@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.catalog.engine import find_engine, load_engines, substitution, version_key
+from planner.catalog.engine import find_engine, load_engines, substitution
 from planner.catalog.load import default_root
+from planner.catalog.versions import version_key
 from planner.errors import InputError
 from planner.memory.types import Origin
 
@@ -21,7 +22,7 @@ def test_every_fact_has_a_source_and_a_date() -> None:
 
 @pytest.mark.parametrize(
     ("version", "listed", "utilization"),
-    [("0.11.0", "0.11.0", 0.90), ("0.12.4", "0.11.0", 0.90), ("0.19.0", "0.19.0", 0.90), ("0.30.0", "0.22.0", 0.92)],
+    [("0.11.0", "0.11.0", 0.90), ("0.11.4", "0.11.0", 0.90), ("0.19.0", "0.19.0", 0.90), ("0.20.1", "0.20.0", 0.92)],
 )
 def test_the_nearest_older_version_is_taken(version: str, listed: str, utilization: float) -> None:
     facts = find_engine(ENGINES, "vllm", version)
@@ -37,7 +38,7 @@ def test_without_a_version_the_newest_is_taken() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "field"),
     [
-        ("vllm", "0.6.3", "version"),
+        ("vllm", "0.6.2", "version"),
         ("tgi", "1.0", "name"),
         ("vllm", "latest", "version"),
         ("vllm", "0.33.0 or so", "version"),
@@ -64,7 +65,7 @@ def test_a_suffix_does_not_make_another_version(version: str) -> None:
     [
         ("vllm", "99.0", "0.33.0", "newer than every version"),
         ("sglang", "0.33.0", "0.5.23", "newer than every version"),
-        ("vllm", "0.20.1", "0.19.0", "not in the catalogue"),
+        ("vllm", "0.20.1", "0.20.0", "not in the catalogue"),
     ],
 )
 def test_a_substituted_version_is_told(name: str, version: str, used: str, why: str) -> None:
@@ -78,10 +79,12 @@ def test_versions_compare_by_number() -> None:
 
 
 def test_fits_and_guesses_are_marked() -> None:
-    newest, fitted = find_engine(ENGINES, "vllm", "0.33.0"), find_engine(ENGINES, "vllm", "0.19.0")
-    assert newest.origin("cudagraph_gib") is Origin.GUESS
-    assert fitted.origin("sampler_copies") is Origin.FITTED
+    newest, oldest = find_engine(ENGINES, "vllm", "0.33.0"), find_engine(ENGINES, "vllm", "0.6.3")
+    assert newest.origin("nccl_pcie_gib") is Origin.GUESS
+    assert newest.origin("libraries_gib") is Origin.FITTED
     assert newest.origin("default_utilization") is Origin.CATALOGUE
+    assert oldest.origin("default_utilization") is Origin.GUESS, "read in 0.11.0 only"
+    assert oldest.registry is None
 
 
 def test_rules_that_changed() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.hf_config import read_model_shape
-from planner.catalog.hf_fields import text_config
+from planner.catalog.hf.hf_config import read_model_shape
+from planner.catalog.hf.hf_fields import text_config
 from planner.catalog.load import load_catalog
 from planner.catalog.models import read_json_object
 from planner.errors import InputError
@@ -73,6 +73,8 @@ def bad_fields(config: dict[str, Any]) -> list[str]:
         ({"vocab_size": float("inf")}, "vocab_size"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ({"anything": [{"deep": float("-inf")}]}, "anything.deep"),
+        ({"partial_rotary_factor": 2.5}, "partial_rotary_factor"),
+        ({"expert_dtype": "int2"}, "expert_dtype"),
         ({"intermediate_size": 10**400}, "intermediate_size"),
     ],
     ids=str,
@@ -118,10 +120,11 @@ def test_a_nested_config_without_any_size_is_refused() -> None:
     assert bad_fields({"model_type": "llava", "text_config": {"model_type": "llama"}}) == ["text_config"]
 
 
-def test_a_refused_family_is_refused_for_its_family() -> None:
-    """Nemotron-H writes an infinite time_step_limit; what matters to the user is its Mamba layers."""
-    with pytest.raises(InputError, match="Mamba"):
-        read_model_shape({"model_type": "nemotron_h", "time_step_limit": [0.0, float("inf")]}, "x")
+def test_a_limit_that_no_size_follows_from_may_be_infinite() -> None:
+    """Nemotron-H and Mamba-2 write an infinite ``time_step_limit``."""
+    assert read_model_shape({**LLAMA, "time_step_limit": [0.0, float("inf")]}, "x").num_layers == 32
+    with pytest.raises(InputError, match="encoder-decoder"):
+        read_model_shape({"model_type": "t5", "time_step_limit": [0.0, float("inf")]}, "x")
 
 
 def test_a_chain_of_nested_configs_ends() -> None:
@@ -140,8 +143,55 @@ def test_an_unusable_vision_tower_is_named() -> None:
 JUNK: tuple[Any, ...] = ("x", -1, 2.5, [1], {"a": 1}, float("nan"), 1e308, 10**30)
 NAMES = {"model_type", "architectures", "topk_method"}
 """Keys whose text is another model's when it is another text."""
-OBJECTS_AND_LISTS = {"quantization_config", "rope_scaling", "vision_config", "mlp_only_layers"}
+OBJECTS_AND_LISTS = {
+    "cross_attention_layers",
+    "full_attn_idxs",
+    "mlp_only_layers",
+    "quantization_config",
+    "rope_scaling",
+    "vision_config",
+}
 """Keys that may hold another object or list than they did."""
+FACTORS = {"block_ffn_dim_multiplier"}
+"""Keys that may hold another number above 0 than they did."""
+
+
+class Recorded(dict[str, Any]):
+    """An object of a config that notes which of its keys are read."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.read.add(str(key))
+        return super().__contains__(key)
+
+
+def _read_keys(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """The keys that reading looks at, each with the object that it is in: no other can change the shape."""
+    _, nested_in = text_config(config)
+    outer = Recorded(config)
+    inner = Recorded(config[nested_in]) if nested_in else None
+    if inner is not None:
+        dict.__setitem__(outer, nested_in, inner)
+    read_model_shape(outer, "x", class_defaults=DEFAULTS)
+    keys = [("", key) for key in config if key in outer.read]
+    return keys + [(nested_in, key) for key in (inner or ()) if inner is not None and key in inner.read]
+
+
+def _small_quantiser(config: dict[str, Any]) -> dict[str, Any]:
+    """Without the quantiser's list of thousands of modules, which takes long to read."""
+    stated = config.get("quantization_config")
+    return config if len(str(stated)) < 20_000 else {key: config[key] for key in config if key != "quantization_config"}
 
 
 def _one_of_each_type() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -154,7 +204,7 @@ def _one_of_each_type() -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         if shape.model_type not in seen:
             seen.add(shape.model_type)
-            yield model_id, config
+            yield model_id, _small_quantiser(config)
 
 
 def _with(config: dict[str, Any], nested_in: str, key: str, value: Any) -> dict[str, Any]:
@@ -167,21 +217,20 @@ def _with(config: dict[str, Any], nested_in: str, key: str, value: Any) -> dict[
 
 
 def test_junk_in_any_key_of_any_supported_type_is_refused_or_not_read() -> None:
-    """Whatever a key holds, reading ends in `InputError` or in the same shape as before."""
+    """Whatever a key holds, reading ends in `InputError` or in the same shape as before; half of the junk per key."""
     accepted, tried = [], 0
     for model_id, config in _one_of_each_type():
         whole = replace(read_model_shape(config, model_id, class_defaults=DEFAULTS), notes=())
-        text, nested_in = text_config(config)
-        keys = [("", key) for key in config] + ([(nested_in, key) for key in text] if nested_in else [])
-        for where, key in keys:
-            for junk in JUNK:
+        for number, (where, key) in enumerate(_read_keys(config)):
+            for junk in JUNK[number % 2 :: 2]:
                 tried += 1
                 try:
                     shape = read_model_shape(_with(config, where, key, junk), model_id, class_defaults=DEFAULTS)
                 except InputError:
                     continue
                 meant = key in NAMES or (key in OBJECTS_AND_LISTS and isinstance(junk, list | dict))
+                meant = meant or (key in FACTORS and junk == 2.5)
                 if not meant and replace(shape, notes=()) != whole:
                     accepted.append((model_id, key, junk))
     assert accepted == []
-    assert tried > 10_000
+    assert tried > 5_000

@@ -1,8 +1,8 @@
 """Matrices of the usual layers: small constructors that a reader puts together to a model's inventory.
 
-Names are those of the checkpoint below the decoder layer. `linear`, `vector`, `norms` and `table` without layers are held
-once, outside them; the constructors of whole blocks give nothing without layers. A bias carries the part and the split of its matrix and is
-no ``linear``; a norm belongs to `Part.OTHER`.
+Names are those of the checkpoint below the decoder layer. `linear`, `vector`, `norms` and `table` without layers are
+held once, outside them; the constructors of whole blocks give nothing without layers. A bias carries the part and the
+split of its matrix and is no ``linear``; a norm belongs to `Part.OTHER`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def grouped_query(
         Where values are of another size than keys.
     qk_norm
         ``""``, ``"head"`` (one vector per head dimension for queries and for keys), ``"full"`` (a scale per head and
-        dimension, whole on every rank).
+        dimension, whole on every rank), ``"split"`` (the same, divided like the heads).
     query_gate
         Queries come with a gate of the same size (Qwen3-Next).
     inputs
@@ -133,12 +133,20 @@ def grouped_query(
     o_proj = f"{prefix}.{output}"
     matrices += linear(o_proj, heads * values, hidden, layers, Part.ATTENTION, Split.ROW, bias=output_bias)
     if qk_norm:
-        full = qk_norm == "full"
-        matrices += (vector(f"{prefix}.q_norm", key_dim * (heads if full else 1), layers),)
-        matrices += (vector(f"{prefix}.k_norm", key_dim * (kv_heads if full else 1), layers),)
+        matrices += _qk_norm(prefix, layers, heads, kv_heads, key_dim, qk_norm)
     if sinks:
         matrices += (vector(f"{prefix}.sinks", heads, layers, split=Split.COLUMN),)
     return matrices
+
+
+def _qk_norm(prefix: str, layers: Layers, heads: int, kv_heads: int, dim: int, kind: str) -> Matrices:
+    if kind == "head":
+        return (vector(f"{prefix}.q_norm", dim, layers), vector(f"{prefix}.k_norm", dim, layers))
+    query, key = (Split.COLUMN, Split.KV_HEADS) if kind == "split" else (Split.WHOLE, Split.WHOLE)
+    return (
+        vector(f"{prefix}.q_norm", dim * heads, layers, split=query),
+        vector(f"{prefix}.k_norm", dim * kv_heads, layers, split=key, heads=kv_heads),
+    )
 
 
 def latent(
@@ -186,7 +194,10 @@ def indexer(
     matrices = linear(f"{prefix}.wq_b", query_rank, heads * dim, layers, Part.ATTENTION)
     matrices += linear(f"{prefix}.wk", hidden, dim, layers, Part.ATTENTION)
     matrices += linear(f"{prefix}.weights_proj", hidden, heads, layers, Part.ATTENTION, quantised=False)
-    return matrices + norms((f"{prefix}.k_norm",), dim, layers, bias=True)
+    wide = tuple(
+        replace(norm, bytes_per_element=FLOAT32) for norm in norms((f"{prefix}.k_norm",), dim, layers, bias=True)
+    )
+    return matrices + wide
 
 
 def gated_mlp(
@@ -281,6 +292,13 @@ def router(
         name = f"{module}.e_score_correction_bias"
         matrices += (vector(name, experts, layers, Part.ROUTER, bytes_per_element=FLOAT32),)
     return matrices
+
+
+def wide_routers(matrices: Matrices) -> Matrices:
+    """The inventory with its routers at 32 bits."""
+    return tuple(
+        replace(matrix, bytes_per_element=FLOAT32) if matrix.part is Part.ROUTER else matrix for matrix in matrices
+    )
 
 
 def parameter_counts(matrices: Matrices) -> ParameterCounts:

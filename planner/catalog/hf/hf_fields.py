@@ -26,13 +26,17 @@ KV_HEADS = (
     "num_attention_groups",
 )
 HEAD_DIM = ("head_dim", "hidden_size_per_head", "kv_channels")
-FEED_FORWARD = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "ff_intermediate_size")
+FEED_FORWARD = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "ff_intermediate_size", "block_ff_dim")
 VOCABULARY = ("vocab_size", "padded_vocab_size")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_k", "top_k_experts")
 
 FOUR_TIMES_HIDDEN = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gptj", "phi-msft"})
 """Model types whose MLP is four times the hidden size unless stated."""
+EXPERTS_ONLY = frozenset(
+    {"deepseek_ref", "deepseek_v4", "longcat_flash", "qwen3_5_moe_text", "qwen3_next", "solar_open"}
+)
+"""Model types that may have no dense MLP, and then state the width of the experts only."""
 
 ESSENTIAL = frozenset((*HIDDEN, *LAYERS, *HEADS, *VOCABULARY))
 """Keys of every language model."""
@@ -162,7 +166,10 @@ class Fields:
 
     @property
     def layers(self) -> int:
-        """Decoder layers."""
+        """Decoder layers; as many as there are block types where only those are stated (Nemotron-3 Ultra)."""
+        blocks = self.text.get("layers_block_type")
+        if isinstance(blocks, list) and blocks and not any(self.states(name) for name in LAYERS):
+            return len(blocks)
         return self.integer(*LAYERS)
 
     @property
@@ -177,9 +184,14 @@ class Fields:
 
     @property
     def feed_forward(self) -> int:
-        """Width of the dense MLP; 4 x hidden where the config of an older architecture leaves it out."""
+        """Width of the dense MLP; 4 x hidden where the config of an older architecture leaves it out.
+
+        A model of routed experts alone states only theirs, which is then taken.
+        """
         if self.model_type in FOUR_TIMES_HIDDEN:
             return self.optional_integer(*FEED_FORWARD) or 4 * self.hidden
+        if self.model_type in EXPERTS_ONLY and all(self.text.get(name) is None for name in FEED_FORWARD):
+            return self.integer("moe_intermediate_size")
         return self.integer(*FEED_FORWARD)
 
     @property

@@ -1,30 +1,28 @@
-"""Attention of a config: heads, the cache of each layer, and the parameters of the projections."""
+"""Attention of a config: heads, the cache of each layer, and the matrices of the projections."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from planner.catalog.hf_fields import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, Fields
-from planner.catalog.hf_windows import Windows
-from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
+from planner.catalog.hf import hf_matrices as build
+from planner.catalog.hf.hf_fields import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, Fields
+from planner.catalog.hf.hf_matrices import Layers, Matrices
+from planner.catalog.hf.hf_windows import Windows
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, CacheRole, StateLayers
 from planner.errors import InputError, Problem
 
 
 @dataclass(frozen=True)
 class Attention:
-    """What attention needs of memory, summed over layers.
+    """What attention keeps and what it is made of.
 
     Attributes
     ----------
-    projections
-        Parameters of all projections, ``kv`` and ``replicated`` included.
-    kv
-        The part that makes keys and values: replicated when tp exceeds the KV heads.
-    replicated
-        The part that every rank holds whole (down-projections to a latent).
-    small
-        Norms, biases and sinks: never quantised.
+    matrices
+        Projections, their biases, and the norms and sinks of attention, of every layer.
+    state_layers
+        Recurrent layers beside attention; ``matrices`` holds theirs too.
     """
 
     family: AttentionFamily
@@ -32,10 +30,8 @@ class Attention:
     heads: int
     kv_heads: int
     head_dim: int
-    projections: int
-    kv: int
-    replicated: int
-    small: int
+    matrices: Matrices
+    state_layers: tuple[StateLayers, ...] = ()
 
 
 def kv_heads(fields: Fields) -> int:
@@ -78,20 +74,19 @@ def grouped_query(
     Per layer: ``hidden x heads x d + 2 x hidden x kv_heads x d + heads x d x hidden``.
     ``qk_norm``: ``""``, ``"head"`` (one vector of d each), ``"full"`` (one per head and dimension).
     """
-    hidden, heads, dim, layers = fields.hidden, fields.heads, head_dim(fields), fields.layers
+    heads, dim = fields.heads, head_dim(fields)
     kv = shared_heads(fields, heads, kv_heads(fields))
-    keys_values = 2 * hidden * kv * dim
-    small = 0
-    if qkv_bias:
-        small += (heads + 2 * kv) * dim
-    if output_bias:
-        small += hidden
-    if qk_norm == "head":
-        small += 2 * dim
-    elif qk_norm == "full":
-        small += (heads + kv) * dim
-    if sinks:
-        small += heads
+    matrices = build.grouped_query(
+        tuple(range(fields.layers)),
+        fields.hidden,
+        heads,
+        kv,
+        dim,
+        qkv_bias=qkv_bias,
+        output_bias=output_bias,
+        qk_norm=qk_norm,
+        sinks=sinks,
+    )
     family = AttentionFamily.MHA if kv == heads else AttentionFamily.MQA if kv == 1 else AttentionFamily.GQA
     cache = cache_of(windows, kv, dim, dim)
     return Attention(
@@ -100,10 +95,7 @@ def grouped_query(
         heads=heads,
         kv_heads=kv,
         head_dim=dim,
-        projections=layers * (2 * hidden * heads * dim + keys_values),
-        kv=layers * keys_values,
-        replicated=0,
-        small=layers * small,
+        matrices=matrices,
     )
 
 
@@ -121,25 +113,26 @@ def latent(fields: Fields, windows: Windows, default_value_dim: int = 0) -> Atte
     DeepSeek-V2 (arXiv 2405.04434). The down-projections are whole on every rank; query and key/value
     up-projections and the output are split by heads. ``default_value_dim`` stands in for a missing ``v_head_dim``.
     """
-    hidden, heads, layers = fields.hidden, fields.heads, len(windows)
+    heads, layers = fields.heads, len(windows)
     rank, rope = fields.integer("kv_lora_rank"), fields.integer("qk_rope_head_dim")
-    nope = fields.integer("qk_nope_head_dim")
     value = fields.optional_integer("v_head_dim", least=1) or default_value_dim or fields.integer("v_head_dim")
-    query_rank = fields.optional_integer("q_lora_rank")
-    down = hidden * (rank + rope) + hidden * query_rank
-    query_up = (query_rank or hidden) * heads * (nope + rope)
-    up = rank * heads * (nope + value)
-    small = rank + query_rank
+    matrices = build.latent(
+        tuple(range(layers)),
+        fields.hidden,
+        heads,
+        query_rank=fields.optional_integer("q_lora_rank"),
+        kv_rank=rank,
+        nope=fields.integer("qk_nope_head_dim"),
+        rope=rope,
+        value=value,
+    )
     return Attention(
         family=AttentionFamily.MLA,
         cache_layers=(CacheLayers(CacheKind.FULL, layers, 1, rank + rope, 0),),
         heads=heads,
         kv_heads=1,
         head_dim=rank + rope,
-        projections=layers * (down + query_up + up + heads * value * hidden),
-        kv=0,
-        replicated=layers * down,
-        small=layers * small,
+        matrices=matrices,
     )
 
 
@@ -158,10 +151,7 @@ def expanded_latent(fields: Fields, windows: Windows) -> Attention:
         heads=heads,
         kv_heads=heads,
         head_dim=dim,
-        projections=shape.projections,
-        kv=0,
-        replicated=shape.replicated,
-        small=shape.small,
+        matrices=shape.matrices,
     )
 
 
@@ -177,30 +167,29 @@ def sparse_latent(fields: Fields, windows: Windows) -> Attention:
     The indexer's keys are kept for every token of each indexer layer; picking cuts compute, not what is kept.
     Its projections are whole on every rank.
     """
-    shape, layers = latent(fields, windows), len(windows)
-    indexers = indexer_layers(fields, layers)
+    shape = latent(fields, windows)
+    indexers = indexer_layers(fields, len(windows))
     heads, dim = fields.integer("index_n_heads"), fields.integer("index_head_dim")
-    weights = fields.integer("q_lora_rank") * heads * dim + fields.hidden * (dim + heads)
     cache = replace(shape.cache_layers[0], fp8_bytes_per_token=SPARSE_LATENT_FP8_BYTES)
-    index = CacheLayers(CacheKind.FULL, indexers, 1, dim, 0, fixed_bytes_per_token=INDEXER_BYTES)
+    index = CacheLayers(
+        CacheKind.FULL, len(indexers), 1, dim, 0, fixed_bytes_per_token=INDEXER_BYTES, role=CacheRole.INDEX
+    )
     return replace(
         shape,
         cache_layers=(cache, index),
-        projections=shape.projections + indexers * weights,
-        replicated=shape.replicated + indexers * weights,
-        small=shape.small + indexers * 2 * dim,
+        matrices=shape.matrices + build.indexer(indexers, fields.hidden, fields.integer("q_lora_rank"), heads, dim),
     )
 
 
-def indexer_layers(fields: Fields, layers: int) -> int:
+def indexer_layers(fields: Fields, layers: int) -> Layers:
     """Layers with an indexer of their own: those typed ``full``, or all where the config shares none."""
     types = fields.per_layer("indexer_types")
     if types:
-        return sum(1 for kind in types if kind == "full")
+        return tuple(layer for layer, kind in enumerate(types) if kind == "full")
     if fields.optional_integer("index_topk_freq", default=1) > 1:
         fix = "Add indexer_types, which says the layers that have one"
         raise InputError(Problem(fields.model_id, "shares indexers between layers", fix, field="index_topk_freq"))
-    return layers
+    return tuple(range(layers))
 
 
 def chunked_query(fields: Fields, windows: Windows) -> Attention:
@@ -221,45 +210,61 @@ class Heads:
     value_dim: int
 
 
-def two_shapes(fields: Fields, windows: Windows, full: Heads, sliding: Heads, small: tuple[int, int]) -> Attention:
-    """Full and sliding layers with head shapes of their own; ``small`` is per full and per sliding layer."""
-    hidden = fields.hidden
+def two_shapes(
+    fields: Fields, windows: Windows, full: Heads, sliding: Heads, *, qk_norm: str = "", sliding_sinks: bool = False
+) -> Attention:
+    """Full and sliding layers with head shapes of their own."""
     window = max((size for size in windows if size is not None), default=None)
-    n_sliding = sum(1 for size in windows if size is not None)
-    counts = ((full, len(windows) - n_sliding), (sliding, n_sliding))
-    keys_values = sum(n * hidden * h.kv * (h.key_dim + h.value_dim) for h, n in counts)
-    queries = sum(n * hidden * h.count * (h.key_dim + h.value_dim) for h, n in counts)
+    full_layers = tuple(layer for layer, size in enumerate(windows) if size is None)
+    sliding_layers = tuple(layer for layer, size in enumerate(windows) if size is not None)
+    matrices: Matrices = ()
+    for heads, layers, sinks in ((full, full_layers, False), (sliding, sliding_layers, sliding_sinks)):
+        matrices += build.grouped_query(
+            layers,
+            fields.hidden,
+            heads.count,
+            heads.kv,
+            heads.key_dim,
+            heads.value_dim,
+            qk_norm=qk_norm,
+            sinks=sinks,
+        )
+    kept = CacheLayers(CacheKind.FULL, len(full_layers), full.kv, full.key_dim, full.value_dim)
+    slid = CacheLayers(CacheKind.SLIDING, len(sliding_layers), sliding.kv, sliding.key_dim, sliding.value_dim, window)
     return Attention(
         family=AttentionFamily.HYBRID,
-        cache_layers=(
-            CacheLayers(CacheKind.FULL, counts[0][1], full.kv, full.key_dim, full.value_dim),
-            CacheLayers(CacheKind.SLIDING, n_sliding, sliding.kv, sliding.key_dim, sliding.value_dim, window),
-        ),
+        cache_layers=in_layer_order(kept, slid, windows),
         heads=fields.heads,
         kv_heads=min(full.kv, sliding.kv),
         head_dim=full.key_dim,
-        projections=queries + keys_values,
-        kv=keys_values,
-        replicated=0,
-        small=counts[0][1] * small[0] + n_sliding * small[1],
+        matrices=matrices,
     )
 
 
-def gemma4(fields: Fields, windows: Windows) -> Attention:
-    """Gemma-4: global layers have ``global_head_dim`` and their own KV heads.
+def in_layer_order(kept: CacheLayers, slid: CacheLayers, windows: Windows) -> tuple[CacheLayers, ...]:
+    """Layers that keep everything and layers that slide, as far as there are any; the first layer's kind first."""
+    ordered = (kept, slid) if windows and windows[0] is None else (slid, kept)
+    return tuple(layers for layers in ordered if layers.count)
 
-    ``attention_k_eq_v`` stores keys only; the engine copies them into values, so neither cache nor loaded weights
-    shrink.
-    """
-    if fields.optional_integer("num_kv_shared_layers") or fields.optional_integer("hidden_size_per_layer_input"):
-        message = "shares caches between layers or adds per-layer embeddings (Gemma-4 E models), which is not supported"
-        raise InputError(Problem(fields.model_id, message, "Choose another model", field="num_kv_shared_layers"))
+
+def gemma4_heads(fields: Fields) -> tuple[Heads, Heads]:
+    """Head shapes of Gemma-4's full and sliding layers: full ones have ``global_head_dim`` and their own KV heads."""
     heads, local, wide = fields.heads, head_dim(fields), fields.integer("global_head_dim", "head_dim")
     kv = shared_heads(fields, heads, kv_heads(fields))
     wide_kv = fields.optional_integer("num_global_key_value_heads", default=kv, least=1)
     wide_kv = shared_heads(fields, heads, wide_kv, "num_global_key_value_heads")
-    full, sliding = Heads(heads, wide_kv, wide, wide), Heads(heads, kv, local, local)
-    return two_shapes(fields, windows, full, sliding, (2 * wide + 1, 2 * local + 1))
+    return Heads(heads, wide_kv, wide, wide), Heads(heads, kv, local, local)
+
+
+def gemma4(fields: Fields, windows: Windows) -> Attention:
+    """Gemma-4 without shared caches.
+
+    ``attention_k_eq_v`` stores keys only; the engine copies them into values, so neither cache nor loaded weights
+    shrink.
+    """
+    full, sliding = gemma4_heads(fields)
+    shape = two_shapes(fields, windows, full, sliding, qk_norm="head")
+    return replace(shape, matrices=(*shape.matrices, build.vector("layer_scalar", 1, tuple(range(fields.layers)))))
 
 
 def mimo_v2(fields: Fields, _: Windows) -> Attention:
@@ -279,16 +284,14 @@ def mimo_v2(fields: Fields, _: Windows) -> Attention:
         fields.optional_integer("swa_head_dim", default=full.key_dim, least=1),
         fields.optional_integer("swa_v_head_dim", default=value, least=1),
     )
-    sinks = fields.heads if fields.flag("add_swa_attention_sink_bias") else 0
-    return two_shapes(fields, windows, full, sliding, (0, sinks))
+    return two_shapes(fields, windows, full, sliding, sliding_sinks=fields.flag("add_swa_attention_sink_bias"))
 
 
 def cache_of(windows: Windows, kv: int, key_dim: int, value_dim: int) -> tuple[CacheLayers, ...]:
-    """Layers of equal cache counted together: full ones first, then by window."""
-    counts = Counter(windows)
-    layers = []
-    if counts[None]:
-        layers.append(CacheLayers(CacheKind.FULL, counts[None], kv, key_dim, value_dim))
-    for window in sorted(size for size in counts if size is not None):
-        layers.append(CacheLayers(CacheKind.SLIDING, counts[window], kv, key_dim, value_dim, window))
-    return tuple(layers)
+    """Layers of equal cache counted together, in order of their first layer."""
+    return tuple(
+        CacheLayers(CacheKind.FULL, count, kv, key_dim, value_dim)
+        if window is None
+        else CacheLayers(CacheKind.SLIDING, count, kv, key_dim, value_dim, window)
+        for window, count in Counter(windows).items()
+    )

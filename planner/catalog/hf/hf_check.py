@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.catalog.hf_fields import (
+from planner.catalog.hf.hf_fields import (
     ESSENTIAL,
     HEAD_DIM,
     HEADS,
@@ -58,6 +58,10 @@ VISION_SIZES = (
     "vt_hidden_size",
     "vt_num_hidden_layers",
 )
+EXPERT_DTYPES = ("fp4", "fp8")
+"""vLLM 0.33.0, ``deepseek_v4/quant_config.py``."""
+UNBOUNDED = ("time_step_limit",)
+"""Keys that no size follows from, and whose upper end is infinity in the models' own files (Nemotron-H, Mamba-2)."""
 MOST_VISION = 10**6
 """Largest size that a key of a vision tower may hold."""
 
@@ -69,11 +73,14 @@ def check_form(fields: Fields) -> None:
     _nested(fields)
     _dtypes(fields)
     _heads(fields)
+    _shares(fields)
     _vision(fields)
 
 
 def _finite(fields: Fields) -> None:
     for path, value in _leaves(fields.outer):
+        if path.rpartition(".")[2] in UNBOUNDED:
+            continue
         if isinstance(value, float) and not math.isfinite(value):
             fields.note(path, f"is no finite number (got {value})")
 
@@ -149,12 +156,26 @@ def _heads(fields: Fields) -> None:
         fields.note(key, f"{kv} KV heads cannot be shared by {heads} query heads", "Write a divisor of the query heads")
 
 
+def _shares(fields: Fields) -> None:
+    """The share of a head that is rotated, and the format of DeepSeek-V4's experts."""
+    share = fields.text.get("partial_rotary_factor")
+    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1):
+        fields.note("partial_rotary_factor", f"is no share above 0 and up to 1 (got {shown(share)})")
+    expert = fields.text.get("expert_dtype")
+    if expert is not None and expert not in EXPERT_DTYPES:
+        fix = f"Write one of: {', '.join(EXPERT_DTYPES)}"
+        fields.note("expert_dtype", f"is no format of experts that engines read (got {shown(expert)})", fix)
+
+
 def _first(fields: Fields, names: tuple[str, ...]) -> Any:
     """The first value that the config itself states."""
     return next((fields.text[name] for name in names if fields.text.get(name) is not None), None)
 
 
 def _vision(fields: Fields) -> None:
+    tokens = fields.outer.get("mm_tokens_per_image")
+    if tokens is not None and not (is_whole(tokens) and 0 < tokens <= MOST_VISION):
+        fields.note("mm_tokens_per_image", f"is no whole number from 1 to {MOST_VISION:,} (got {shown(tokens)})")
     vision = fields.outer.get("vision_config")
     if not isinstance(vision, Mapping):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from planner.catalog.hf_fields import Fields
+from planner.catalog.hf.hf_fields import Fields
 
 Windows = list[int | None]
 """Window in tokens per layer; ``None`` keeps every token."""

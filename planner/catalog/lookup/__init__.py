@@ -1,0 +1,1 @@
+"""Models, GPUs and versions as logs and tables name them."""

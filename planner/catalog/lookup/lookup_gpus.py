@@ -1,0 +1,131 @@
+"""Find a GPU under the name that a log or a table uses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from planner.catalog.csv_table import read_rows
+from planner.catalog.gpu import Gpu
+from planner.catalog.load import Catalog
+from planner.catalog.lookup.names import Named, in_brackets, outside_brackets
+from planner.errors import InputError, Problem
+
+
+class GpuAlias(BaseModel):
+    """One row of ``catalogs/gpu_aliases.csv``: a name that logs use for a GPU of the catalogue."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alias: str = Field(min_length=1)
+    gpu_id: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    as_of: dt.date
+
+
+SMALL_CARD, LARGE_CARD, LARGE_CARD_GB = "RTX4090", "H100-SXM", 48
+"""Cards whose rules a card known by its memory only is given."""
+VISIBLE_SHARE = 0.975
+"""Share of a nameplate (as GiB) that CUDA shows: 0.97 to 0.98 on cards of 12 to 32 GB without ECC."""
+
+
+@dataclass
+class GpuNames:
+    """GPUs of the catalogue under their aliases, and cards that stand in for others."""
+
+    catalog: Catalog
+
+    def find(self, name: str) -> Named[Gpu]:
+        """The GPU; the rules are those of `planner.catalog.lookup.lookup.Lookup.gpu`.
+
+        Raises
+        ------
+        InputError
+            If no GPU of the catalogue is meant, and neither memory nor compute capability is stated.
+        """
+        for text in (name, outside_brackets(name), *in_brackets(name)):
+            known = self.names.get(_gpu_key(text)) or self.names.get(_gpu_key(_SIZE.sub("", text)))
+            if known is not None:
+                return Named(self.catalog.gpus[known])
+        for text in outside_brackets(name).split("/"):
+            known = self.names.get(_gpu_key(text))
+            if known is not None:
+                return Named(self.catalog.gpus[known], notes=(f"GPU {name!r:.60} is read as {known}",))
+        known = self.names.get(_gpu_key(_CLASS.sub("", outside_brackets(name))))
+        if known is not None:
+            return Named(self.catalog.gpus[known], notes=(f"GPU {name!r:.60} is read as {known}",), sibling=True)
+        size = re.search(r"(\d+) ?GB\b", outside_brackets(name), re.IGNORECASE)
+        if size is not None:
+            return self._of_memory(int(size.group(1)), name)
+        capability = re.search(r"\bSM_?(\d{1,2})(\d)\b", name, re.IGNORECASE)
+        if capability is not None:
+            return self._of_capability(f"{capability.group(1)}.{capability.group(2)}", name)
+        fix = "Add it to gpu_aliases.csv or gpus.csv"
+        raise InputError(Problem(f"GPU {name!r:.60}", "not in the catalogue", fix))
+
+    def _of_capability(self, capability: str, name: str) -> Named[Gpu]:
+        """A card of a compute capability: the smallest of the catalogue, else its oldest as if it had that one."""
+        cards = sorted(self.catalog.gpus.values(), key=lambda gpu: gpu.visible_memory_gib)
+        known = [card for card in cards if card.compute_capability == capability]
+        oldest = min((card for card in cards if card.vendor == "NVIDIA"), key=lambda gpu: gpu.release_year)
+        stand_in = known[0] if known else oldest.model_copy(update={"id": name, "compute_capability": capability})
+        note = f"GPU {name!r:.60} is read as {stand_in.id} for its compute capability {capability}"
+        return Named(stand_in, notes=(note,), sibling=True)
+
+    def _of_memory(self, memory_gb: int, name: str) -> Named[Gpu]:
+        """A card of a memory size: a consumer card's rules below 48 GB, a data-centre card's from there."""
+        card = self.catalog.gpu(SMALL_CARD if memory_gb < LARGE_CARD_GB else LARGE_CARD)
+        visible = round(VISIBLE_SHARE * memory_gb, 2)
+        source = f"{VISIBLE_SHARE:.1%} of the {memory_gb} GB that its name states: a guess"
+        stand_in = card.model_copy(
+            update={
+                "id": f"{memory_gb} GB card",
+                "vendor": "AMD" if _AMD.search(name) else card.vendor,
+                "memory_nominal_gb": float(memory_gb),
+                "memory_driver_mib": None,
+                "memory_visible_gib": visible,
+                "memory_visible_source": source,
+            }
+        )
+        note = f"GPU {name!r:.60} is not in the catalogue: {card.id} with {visible} GiB stands in"
+        return Named(stand_in, notes=(note,), sibling=True)
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Ids by every name, folded."""
+        aliases = read_rows(self.catalog.root / "gpu_aliases.csv", GpuAlias)
+        names = {_gpu_key(row.alias): row.gpu_id for row in aliases}
+        return names | {_gpu_key(gpu): gpu for gpu in self.catalog.gpus}
+
+    def of_size(self, driver_mib: int, capability: str) -> Gpu:
+        """A GPU known by its nvidia-smi total and compute capability only.
+
+        Raises
+        ------
+        InputError
+            If no card of the catalogue has this capability.
+        """
+        name = f"{driver_mib} MiB, compute capability {capability}"
+        cards = [gpu for gpu in self.catalog.gpus.values() if gpu.compute_capability == capability]
+        if not cards:
+            raise InputError(Problem(f"GPU {name}", "no card of the catalogue has this compute capability"))
+        card = min(cards, key=lambda gpu: abs((gpu.memory_driver_mib or 1024 * gpu.visible_memory_gib) - driver_mib))
+        memory = {"id": name, "memory_driver_mib": driver_mib, "memory_visible_gib": None}
+        return card if card.memory_driver_mib == driver_mib else card.model_copy(update=memory)
+
+
+_AMD = re.compile(r"\bAMD\b|Radeon|Instinct|\bMI\d{2,3}|\bgfx\d|Strix|ROCm", re.IGNORECASE)
+"""Names of AMD's cards: a card that stands in for one is measured as the engine measures AMD's."""
+_CLASS = re.compile(r"[ -]class\b.*", re.IGNORECASE)
+_SIZE = re.compile(r"[ -]\d+ ?GB\b", re.IGNORECASE)
+_MAKERS = re.compile(r"^\d+\s*x\s*(?=[a-z])|nvidia|amd|geforce|\bx\s*\d+\b|\bx\d+$|[\s_-]", re.IGNORECASE)
+
+
+def _gpu_key(name: str) -> str:
+    """Case, spaces, hyphens, makers' names and a count (``x16``, ``8x``) make no difference."""
+    return _MAKERS.sub("", name.casefold())
