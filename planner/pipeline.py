@@ -12,21 +12,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from planner.assemble import Context, assemble
-from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
 from planner.errors import Problems, SolverError
+from planner.memory.calibration import NOT_CALIBRATED, Calibration, read_calibration
 from planner.optimise.candidates import DEFAULT_DEGREES, candidate_needs
 from planner.optimise.exact import Fleet
 from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
 from planner.optimise.offers import allowed_offers, undominated
-from planner.optimise.types import Decision, Need, ProgramData, SolverSettings, Workload
+from planner.optimise.types import Decision, Need, ProgramData, Serving, SolverSettings, Workload
 from planner.plan import FleetPlan, RunnerUp
 from planner.provenance import assumptions_of, caveats, input_files, run_id
 from planner.request import ModelRequest, PlanRequest, read_request
-from planner.speed.facts import SpeedFacts, load_speed_facts
+from planner.speed.facts import load_speed_facts
 from planner.traffic.source import load_traffic
 
 Progress = Callable[[str], None]
@@ -66,11 +66,13 @@ def plan_quarter(
     _check_degrees(request, problems, str(request_path))
     offers = problems.attempt(lambda: allowed_offers(catalog.offers, request, created_at.date(), str(request_path)))
     workloads = problems.attempt(lambda: read_workloads(request, request_path, catalog))
+    calibration = problems.attempt(lambda: calibration_of(request, request_path))
     problems.raise_if_any()
     assert offers is not None
     assert facts is not None
     assert workloads is not None
-    fleet = fleet_of(request, workloads, offers.usable, catalog, progress)
+    assert calibration is not None
+    fleet = fleet_of(request, workloads, offers.usable, catalog, progress, calibration)
     settings = SolverSettings(**request.solver.model_dump())
     progress("solving the integer program")
     decision = fleet.solve(settings)
@@ -110,6 +112,7 @@ def fleet_of(
     offers: Sequence[Offer],
     catalog: Catalog,
     progress: Progress = lambda text: None,
+    calibration: Calibration = NOT_CALIBRATED,
 ) -> Fleet:
     """Candidates of all models on the offers that may be used, ready to be solved.
 
@@ -118,7 +121,13 @@ def fleet_of(
     InfeasibleError
         If a model has no candidate at all.
     """
-    facts, speed = catalog.engine(request.engine.name, request.engine.version), load_speed_facts(catalog.root)
+    engine = request.engine
+    serving = Serving(
+        catalog.engine(engine.name, engine.version),
+        load_speed_facts(catalog.root),
+        engine.gpu_memory_utilization,
+        calibration,
+    )
     data = ProgramData(
         models=tuple(w.name for w in workloads),
         bands=1,
@@ -128,9 +137,21 @@ def fleet_of(
         budget_usd=request.budget_usd,
         horizon_hours=request.quarter.hours,
     )
-    needs = {w.name: _needs(w, _gpus(w, data.offers, catalog), facts, speed, request, progress) for w in workloads}
+    needs = {w.name: _needs(w, _gpus(w, data.offers, catalog), serving, request, progress) for w in workloads}
     spares = {w.name: _spare(w.request, request) for w in workloads}
     return Fleet(workloads, needs, spares, data, request.policy.speed_edge, progress)
+
+
+def calibration_of(request: PlanRequest, request_path: Path) -> Calibration:
+    """Measured terms that the request names; none where it names no file.
+
+    Raises
+    ------
+    InputError
+        Listing everything in the file that cannot be used.
+    """
+    name = request.engine.calibration
+    return read_calibration(request_path.parent / name) if name else NOT_CALIBRATED
 
 
 def read_workloads(request: PlanRequest, request_path: Path, catalog: Catalog) -> tuple[Workload, ...]:
@@ -214,13 +235,12 @@ def _gpus(workload: Workload, offers: Sequence[Offer], catalog: Catalog) -> tupl
 def _needs(
     workload: Workload,
     gpus: Sequence[Gpu],
-    facts: EngineFacts,
-    speed: SpeedFacts,
+    serving: Serving,
     request: PlanRequest,
     progress: Progress,
 ) -> tuple[Need, ...]:
     progress(f"candidates of {workload.name}")
-    result = candidate_needs(workload, gpus, facts, speed, request.policy, request.engine.gpu_memory_utilization)
+    result = candidate_needs(workload, gpus, serving, request.policy)
     if not result.needs:
         raise_no_candidate(workload.name, result.rejections, [g.id for g in gpus])
     return result.needs

@@ -33,6 +33,9 @@ def input_files(
     files += [
         InputFile(role=f"traffic of {w.name}", path=w.request.traffic.path, sha256=w.traffic.sha256) for w in workloads
     ]
+    if request.engine.calibration:
+        path = request_path.parent / request.engine.calibration
+        files.append(InputFile(role="calibration", path=request.engine.calibration, sha256=_sha256(path)))
     for model in request.model:
         config = request_path.parent / model.weights
         if config.is_file():

@@ -81,6 +81,8 @@ class Engine(Strict):
     version: str
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     """``None``: the engine's default for that version."""
+    calibration: str = ""
+    """File of terms measured at start-up, relative to the request; they come before predictions."""
 
 
 class OfferChoice(Strict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from planner.catalog.engine import EngineFacts
 from planner.catalog.model_shape import CacheKind, CacheLayers, ModelShape
 from planner.memory.types import KvDtype
 
@@ -47,3 +48,9 @@ def bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = KvDtype.
 def sliding_bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = KvDtype.BF16) -> int:
     """Bytes per token and GPU of the layers that keep a window, while the token is inside it."""
     return _bytes_per_token(shape.cache_layers, CacheKind.SLIDING, tp, kv_dtype)
+
+
+def auto_kv(shape: ModelShape, facts: EngineFacts) -> KvDtype:
+    """The engine's ``auto``: 16 bits, or fp8 where the checkpoint declares it and the version follows."""
+    honoured = facts.name == "sglang" or (facts.vllm.declared_fp8_kv_honoured and not shape.modelopt_unnamed)
+    return KvDtype.FP8 if shape.declares_fp8_kv and honoured else KvDtype.BF16

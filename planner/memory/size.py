@@ -10,9 +10,9 @@ from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError, Problem
-from planner.memory.sglang import size_sglang
+from planner.memory.sglang.sizing import size_sglang
 from planner.memory.types import Deployment, GivenTerms, Sizing, WeightDtype
-from planner.memory.vllm import size_vllm
+from planner.memory.vllm.sizing import size_vllm
 
 MODELLED_DTYPES = frozenset(WeightDtype)
 MOST_GIB = 1e6
@@ -91,6 +91,13 @@ def check_terms(deployment: Deployment, given: GivenTerms) -> None:
     problems = []
     for name, value in (
         ("tp", deployment.tp),
+        ("pp", deployment.pp),
+        ("dcp", deployment.dcp),
+        ("attention_dp", deployment.attention_dp),
+        ("block_size_tokens", deployment.vllm.block_size_tokens),
+        ("page_size_tokens", deployment.sglang.page_size_tokens),
+        ("cuda_graph_max_batch", deployment.sglang.cuda_graph_max_batch),
+        ("max_total_tokens", deployment.sglang.max_total_tokens),
         ("max_model_len", deployment.max_model_len),
         ("max_num_seqs", deployment.max_num_seqs),
         ("max_num_batched_tokens", deployment.max_num_batched_tokens),
@@ -105,10 +112,14 @@ def check_terms(deployment: Deployment, given: GivenTerms) -> None:
         ("gpu_memory_gib", given.gpu_memory_gib, "above 0"),
         ("weights_gib", given.weights_gib, "at least 0"),
         ("overhead_gib", given.overhead_gib, "at least 0"),
+        ("free_before_weights_gib", given.free_before_weights_gib, "above 0"),
     ):
         if gib is not None and not (0 <= gib <= MOST_GIB and (gib > 0 or least == "at least 0")):
             message = f"must be {least} and at most {MOST_GIB:,.0f} GiB (got {gib:g})"
             problems.append(Problem("deployment", message, field=name))
+    if given.available_gib is not None and not abs(given.available_gib) <= MOST_GIB:
+        message = f"must be at most {MOST_GIB:,.0f} GiB (got {given.available_gib:g})"
+        problems.append(Problem("deployment", message, field="available_gib"))
     if problems:
         raise InputError(problems)
 

@@ -34,11 +34,15 @@ def memory_term(gpu: Gpu, given: GivenTerms) -> Term:
 
 
 def weights_term(shape: ModelShape, deployment: Deployment, weights: WeightBytes, given: GivenTerms) -> Term:
-    """Weights of one rank, typed or computed from the shapes."""
+    """Weights of one rank, typed or computed from the shapes.
+
+    A typed overhead is all that is neither weights nor pool, so it holds what loading occupies beside the parameters.
+    """
     if given.weights_gib is not None:
         return Term("weights", given.weights_gib, Origin.GIVEN, "typed by the user")
     source = f"{shape.parameters.total:,} parameters as {deployment.weight_dtype}, one rank of TP {deployment.tp}"
-    return Term("weights", units.bytes_to_gib(weights.total), Origin.COMPUTED, source)
+    loaded = weights.total if given.overhead_gib is None else weights.parameters
+    return Term("weights", units.bytes_to_gib(loaded), Origin.COMPUTED, source)
 
 
 def no_room(available_bytes: float) -> Refusal:

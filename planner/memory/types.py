@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from planner import units
+
+if TYPE_CHECKING:
+    from planner.catalog.model_shape import ModelShape
 
 
 class WeightDtype(StrEnum):
@@ -16,6 +20,18 @@ class WeightDtype(StrEnum):
     INT4_AWQ = "int4-awq"
     INT4_GPTQ = "int4-gptq"
     MXFP4 = "mxfp4"
+    NVFP4 = "nvfp4"
+    MXFP8 = "mxfp8"
+    INT8 = "int8"
+    INT8_GPTQ = "int8-gptq"
+    W4A16 = "w4a16"
+    """Packed int4 of compressed-tensors."""
+    W8A16 = "w8a16"
+    """Packed int8 of compressed-tensors."""
+    BNB_4BIT = "bnb-4bit"
+    BNB_INT8 = "bnb-int8"
+    MIXED = "mixed"
+    """Several formats in one checkpoint."""
 
 
 class KvDtype(StrEnum):
@@ -55,6 +71,16 @@ class VllmFlags:
     offline: bool = False
     """Started through the ``LLM`` class, whose default ``max_num_batched_tokens`` is larger."""
     attention_backend: str = ""
+    dtype: str = ""
+    """``--dtype`` where it is typed (``bfloat16``, ``float16`` or ``half``)."""
+    cpu_offload_gib: float = 0.0
+    """``--cpu-offload-gb``: weights of each GPU that stay in host memory."""
+    kv_offload_gib: float = 0.0
+    """``--kv-offloading-size``: host memory for evicted blocks, all ranks together."""
+    swap_space_gib: float | None = None
+    """``--swap-space`` of older versions, per GPU."""
+    host_memory_gib: float | None = None
+    """Memory of the machine, where a rule needs it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +88,8 @@ class SglangFlags:
     """Flags of SGLang beyond those that every deployment has. ``None`` means the engine's default."""
 
     page_size_tokens: int | None = None
+    chunked_prefill: bool = True
+    """False for ``--chunked-prefill-size -1``: a prompt is computed in one piece."""
     cuda_graph_max_batch: int | None = None
     disable_cuda_graph: bool = False
     disable_radix_cache: bool = False
@@ -85,6 +113,8 @@ class Speculative:
     num_tokens: int
     draft_layers: int = 1
     """Layers that add weights and cache, shaped like the model's own (``mtp``, ``eagle``)."""
+    draft: ModelShape | None = None
+    """The other model (``draft``)."""
 
 
 @dataclass(frozen=True)
@@ -173,22 +203,18 @@ class WeightBytes:
     experts: float
     """All routed experts of the rank: the streamed share depends on the batch."""
     vision: float
+    parameters: float
+    """The parts together, a tied table once."""
     total: float
-    """What loading occupies."""
+    """What loading occupies: the parameters, tables of positions, and what the allocator rounds up."""
 
 
-@dataclass(frozen=True)
-class Sizing:
-    """The subtraction of one replica and the pool it leaves.
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """The pool of a replica's cache.
 
     Attributes
     ----------
-    budget
-        ``utilization x visible memory`` (vLLM) or its SGLang counterpart, GiB per GPU.
-    terms
-        What is taken from the budget, in order.
-    available_kv_gib
-        What is left; negative when it does not fit.
     bytes_per_token
         Bytes per token per GPU of layers that keep every token.
     sliding_bytes_per_token
@@ -200,7 +226,13 @@ class Sizing:
     state_bytes_per_request
         Bytes of the pool (SGLang: of the state pool) that one request holds however short it is: recurrent states.
     state_slots
-        Most requests whose states fit (SGLang's own state pool); ``None`` where states come out of the one pool.
+        Slots of a state pool of its own, as SGLang logs them; a running request takes several, and ``max_num_seqs`` is
+        what they allow. ``None`` where states come out of the one pool.
+    sliding_pool_tokens
+        Tokens of a pool of its own that sliding layers have (SGLang); ``None`` where they share the one pool.
+    workers
+        Workers of data-parallel attention in the replica, each with a pool of this size, ``max_num_seqs`` and
+        ``state_slots`` of its own (SGLang); 1 without.
     block_size_tokens, num_blocks
         The engine's pool in blocks (SGLang: pages); the smallest block of the groups, which the engine logs with.
     largest_block_tokens
@@ -211,12 +243,44 @@ class Sizing:
         The pool's bytes over ``bytes_per_token``: live tokens that fit when every layer keeps every token. For a hybrid
         the windows are on top and charged per request by the caller: a request with t live tokens (in whole blocks of
         the largest group) occupies at most
-        ``bytes_per_token * t + sliding_bytes_per_token * min(t, sliding_reserve_tokens)`` of ``pool_bytes``. Where
-        every layer slides, ``bytes_per_token`` is 0 and this counts sliding tokens.
+        ``bytes_per_token * t + sliding_bytes_per_token * min(t, sliding_reserve_tokens) + state_bytes_per_request`` of
+        ``pool_bytes``. Where every layer slides, ``bytes_per_token`` is 0 and this counts sliding tokens; where none
+        has a cache per token, those of requests of ``max_model_len``.
     logged_tokens
         The "GPU KV cache size" figure that this engine version prints.
     max_concurrency
         The engine's "Maximum concurrency" at ``max_model_len``.
+    """
+
+    bytes_per_token: float
+    sliding_bytes_per_token: float
+    window_tokens: int
+    sliding_reserve_tokens: int
+    block_size_tokens: int
+    largest_block_tokens: int
+    num_blocks: int
+    bytes_per_block: int
+    pool_tokens: int
+    logged_tokens: int
+    max_concurrency: float
+    state_bytes_per_request: float = 0.0
+    state_slots: int | None = None
+    sliding_pool_tokens: int | None = None
+    workers: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizing(Pool):
+    """The subtraction of one replica and the pool it leaves.
+
+    Attributes
+    ----------
+    budget
+        ``utilization x visible memory`` (vLLM) or its SGLang counterpart, GiB per GPU.
+    terms
+        What is taken from the budget, in order.
+    available_kv_gib
+        What is left; negative when it does not fit.
     native_weight_dtype, declares_fp8_kv
         How the checkpoint is stored, for the launch command.
     """
@@ -232,25 +296,12 @@ class Sizing:
     budget: Term
     terms: tuple[Term, ...]
     available_kv_gib: float
-    bytes_per_token: float
-    sliding_bytes_per_token: float
-    window_tokens: int
-    sliding_reserve_tokens: int
-    block_size_tokens: int
-    largest_block_tokens: int
-    num_blocks: int
-    bytes_per_block: int
-    pool_tokens: int
-    logged_tokens: int
-    max_concurrency: float
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
     refusals: tuple[Refusal, ...] = field(default=())
     native_weight_dtype: str = "bf16"
     declares_fp8_kv: bool = False
-    state_bytes_per_request: float = 0.0
-    state_slots: int | None = None
 
     @property
     def starts(self) -> bool:
@@ -264,8 +315,9 @@ class Sizing:
 
     @property
     def pool_state_bytes_per_request(self) -> float:
-        """State bytes that a request takes from the pool itself: 0 where states have a pool of their own."""
-        return self.state_bytes_per_request if self.state_slots is None else 0.0
+        """State bytes that a request takes from the pool itself: 0 where states have a pool beside that of tokens."""
+        only_states = not self.bytes_per_token and not self.sliding_bytes_per_token
+        return self.state_bytes_per_request if self.state_slots is None or only_states else 0.0
 
     @property
     def available_tokens(self) -> int:

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
-from planner.memory.size import size
+from planner.memory.calibration import calibrated_size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
-from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Workload
+from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Serving, Workload
 from planner.queueing.footprint import (
     Marks,
     Moments,
@@ -74,7 +73,7 @@ def length_choices(workload: Workload) -> tuple[LengthChoice, ...]:
 
 
 def configurations(
-    workload: Workload, gpus: Sequence[Gpu], facts: EngineFacts, speed: SpeedFacts, utilization: float | None
+    workload: Workload, gpus: Sequence[Gpu], serving: Serving
 ) -> tuple[tuple[Config, ...], tuple[Rejection, ...]]:
     """Every configuration that starts, and the refusals of the others."""
     lengths = length_choices(workload)
@@ -89,15 +88,15 @@ def configurations(
     configs: list[Config] = []
     rejections: list[Rejection] = []
     for gpu in gpus:
-        for deployment, length in _deployments(workload, gpu, lengths, utilization):
-            sizing = size(workload.shape, gpu, facts, deployment)
+        for deployment, length in _deployments(workload, gpu, lengths, serving.utilization):
+            sizing = calibrated_size(workload.shape, gpu, serving.facts, deployment, calibration=serving.calibration)
             if sizing.refusals:
                 refusal = sizing.refusals[0]
                 rejections.append(
                     Rejection(workload.name, gpu.id, deployment.tp, refusal.rule, refusal.message, np.inf)
                 )
                 continue
-            configs.append(_config(workload, gpu, sizing, length, speed, geometry))
+            configs.append(_config(workload, gpu, sizing, length, serving.speed, geometry))
     return tuple(configs), tuple(rejections)
 
 
@@ -192,13 +191,11 @@ def _edge(band: Band, edge: str) -> float:
 def candidate_needs(
     workload: Workload,
     gpus: Sequence[Gpu],
-    facts: EngineFacts,
-    speed: SpeedFacts,
+    serving: Serving,
     policy: Policy,
-    utilization: float | None,
 ) -> CandidateSet:
     """Configurations of one model with the screened (lower-bound) replica need of each, and all rejections."""
-    configs, rejections = configurations(workload, gpus, facts, speed, utilization)
+    configs, rejections = configurations(workload, gpus, serving)
     limits = limits_of(workload, policy)
     needs: list[Need] = []
     missed: list[Rejection] = []

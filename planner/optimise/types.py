@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner import units
+from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
+from planner.memory.calibration import NOT_CALIBRATED, Calibration
 from planner.memory.types import Sizing
 from planner.plan import SolveStatus
 from planner.queueing.footprint import Marks, Moments
 from planner.queueing.load import Demand, Limits
 from planner.request import ModelRequest, Quota
+from planner.speed.facts import SpeedFacts
 from planner.speed.types import SpeedModel
 from planner.traffic.types import LengthLaw, Traffic
 
@@ -43,6 +46,17 @@ class Workload:
         """Input and output tokens that arrive in the horizon, before any refusal."""
         law = self.traffic.law
         return self.offered_requests * (law.mean_prompt + law.mean_output)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What every replica is served with: the engine's facts, speeds, the share of memory, measured terms."""
+
+    facts: EngineFacts
+    speed: SpeedFacts
+    utilization: float | None = None
+    """``gpu_memory_utilization`` that is asked for; ``None``: the engine's default."""
+    calibration: Calibration = NOT_CALIBRATED
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from planner import units
 from planner.catalog.gpu import Gpu
-from planner.catalog.model_shape import AttentionFamily, CacheKind, ModelShape
+from planner.catalog.model_shape import CacheKind, ModelShape
 from planner.errors import Problems
 from planner.memory.states import SGLANG_STATES, VLLM_STATES, states_bytes
 from planner.memory.types import Sizing, WeightDtype
@@ -194,7 +194,7 @@ def _attention_flops(shape: ModelShape) -> float:
     arXiv:2307.08691, section 4.1: causal halves the 4 P² d of the full matrix).
     """
     layers = sum(group.count for group in shape.cache_layers if group.kind is CacheKind.FULL)
-    head_dim = MLA_PREFILL_HEAD_DIM if shape.family is AttentionFamily.MLA else shape.head_dim
+    head_dim = MLA_PREFILL_HEAD_DIM if shape.has_latent_cache else shape.head_dim
     return 2.0 * shape.attention_heads * head_dim * layers
 
 

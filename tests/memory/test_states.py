@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from planner.catalog.engine import StateRules, find_engine, load_engines
 from planner.catalog.model_shape import StateKind, StateLayers
-from planner.memory.states import (
-    SGLANG_STATES,
-    VLLM_STATES,
-    StateRules,
-    extra_groups,
-    state_bytes,
-    states_bytes,
-    undivided,
-)
+from planner.memory.states import extra_groups, state_bytes, states_bytes
+
+ENGINES = load_engines(Path(__file__).parents[2] / "catalogs")
+VLLM = find_engine(ENGINES, "vllm", "0.33.0").vllm.states
+SGLANG = find_engine(ENGINES, "sglang", "0.5.23").sglang.states
 
 QWEN3_NEXT = StateLayers(
     StateKind.GATED_DELTA,
@@ -64,19 +62,19 @@ MINIMAX_M1 = StateLayers(
 
 def test_a_gated_delta_net_by_hand() -> None:
     """3 x 8,192 x 2 B of convolution and 32 x 128 x 128 of state: in the model's 2 B, or in 4 B where asked."""
-    assert state_bytes(QWEN3_NEXT, 1) == 49_152 + 1_048_576
-    assert state_bytes(QWEN3_NEXT, 1, recurrent_bytes=4) == 49_152 + 2_097_152
-    assert state_bytes(QWEN3_NEXT, 8) == (49_152 + 1_048_576) // 8
+    assert state_bytes(QWEN3_NEXT, 1, VLLM) == 49_152 + 1_048_576
+    assert state_bytes(QWEN3_NEXT, 1, VLLM, recurrent_bytes=4) == 49_152 + 2_097_152
+    assert state_bytes(QWEN3_NEXT, 8, VLLM) == (49_152 + 1_048_576) // 8
     asks = replace(QWEN3_NEXT, state_bytes_per_element=4)
-    assert state_bytes(asks, 1) == 49_152 + 2_097_152
-    assert state_bytes(asks, 1, recurrent_bytes=2) == 49_152 + 1_048_576
+    assert state_bytes(asks, 1, VLLM) == 49_152 + 2_097_152
+    assert state_bytes(asks, 1, VLLM, recurrent_bytes=2) == 49_152 + 1_048_576
 
 
 def test_speculative_tokens_lengthen_the_convolution_only() -> None:
     """2 draft tokens: 5 taps instead of 3, 8,192 channels of 2 B each."""
-    assert state_bytes(QWEN3_NEXT, 1, speculative_tokens=2) == 5 * 8_192 * 2 + 1_048_576
-    assert state_bytes(JAMBA, 1, speculative_tokens=2) == state_bytes(JAMBA, 1)
-    assert state_bytes(QWEN3_NEXT, 1, SGLANG_STATES, speculative_tokens=2) == state_bytes(QWEN3_NEXT, 1, SGLANG_STATES)
+    assert state_bytes(QWEN3_NEXT, 1, VLLM, speculative_tokens=2) == 5 * 8_192 * 2 + 1_048_576
+    assert state_bytes(JAMBA, 1, VLLM, speculative_tokens=2) == state_bytes(JAMBA, 1, VLLM)
+    assert state_bytes(QWEN3_NEXT, 1, SGLANG, speculative_tokens=2) == state_bytes(QWEN3_NEXT, 1, SGLANG)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_speculative_tokens_lengthen_the_convolution_only() -> None:
 )
 def test_sglang_slots(layers: StateLayers, tp: int, expected: int) -> None:
     """Bytes of one slot over all layers, as SGLang 0.5.23's own code computes them."""
-    assert states_bytes((layers,), tp, SGLANG_STATES) == expected
+    assert states_bytes((layers,), tp, SGLANG) == expected
 
 
 def test_groups_are_extended_where_ranks_are_more() -> None:
@@ -102,29 +100,36 @@ def test_groups_are_extended_where_ranks_are_more() -> None:
     assert extra_groups(1, 2) == 1
     assert extra_groups(8, 4) == 0
     convolution = 3 * (4_096 + 2 * 2 * 256) // 2 * 2
-    assert state_bytes(FALCON_H1_3B, 2) == convolution + 16 * 128 * 256 * 2
+    assert state_bytes(FALCON_H1_3B, 2, VLLM) == convolution + 16 * 128 * 256 * 2
 
 
 def test_kinds_with_a_precision_of_their_own() -> None:
     """vLLM keeps Kimi delta states at 32 bits and lightning states at the model's, whatever is asked."""
-    assert state_bytes(KIMI_LINEAR, 1, recurrent_bytes=2) == 3 * 12_288 * 2 + 32 * 128 * 128 * 4
-    assert state_bytes(MINIMAX_M1, 1, recurrent_bytes=4) == 64 * 128 * 128 * 2
-    assert state_bytes(MINIMAX_M1, 1, SGLANG_STATES) == 64 * 128 * 128 * 4
-    older = StateRules(fixed_recurrent=((StateKind.GATED_DELTA, None),))
+    assert state_bytes(KIMI_LINEAR, 1, VLLM, recurrent_bytes=2) == 3 * 12_288 * 2 + 32 * 128 * 128 * 4
+    assert state_bytes(MINIMAX_M1, 1, VLLM, recurrent_bytes=4) == 64 * 128 * 128 * 2
+    assert state_bytes(MINIMAX_M1, 1, SGLANG) == 64 * 128 * 128 * 4
+    older = StateRules(fixed_recurrent_bytes=((StateKind.GATED_DELTA, 2),))
     asks = replace(QWEN3_NEXT, state_bytes_per_element=4)
     assert state_bytes(asks, 1, older) == 49_152 + 1_048_576
 
 
 def test_mamba_and_the_short_convolution() -> None:
     """Jamba: 3 x 8,192 and 8,192 x 16 elements, 2 B each; LFM2: 2 x 2,048 and no recurrence."""
-    assert state_bytes(JAMBA, 1) == (3 * 8_192 + 8_192 * 16) * 2
-    assert states_bytes((LFM2, JAMBA), 2) == 10 * 4_096 + 28 * (3 * 4_096 + 4_096 * 16) * 2
-    assert state_bytes(LFM2, 1, speculative_tokens=1) == 3 * 2_048 * 2
+    assert state_bytes(JAMBA, 1, VLLM) == (3 * 8_192 + 8_192 * 16) * 2
+    assert states_bytes((LFM2, JAMBA), 2, VLLM) == 10 * 4_096 + 28 * (3 * 4_096 + 4_096 * 16) * 2
+    assert state_bytes(LFM2, 1, VLLM, speculative_tokens=1) == 3 * 2_048 * 2
 
 
-def test_what_a_rank_count_does_not_divide() -> None:
-    """24 heads over 16 ranks stop the engine; what divides does not."""
-    assert undivided((QWEN3_NEXT, LFM2), 8) == ""
-    assert "24 Mamba-2 heads" in undivided((replace(FALCON_H1_3B, heads=24),), 16)
-    assert "channels" in undivided((replace(LFM2, conv_channels=2_047),), 2)
-    assert undivided((replace(QWEN3_NEXT, heads=64),), 32, VLLM_STATES) == ""
+def test_what_releases_of_vllm_read() -> None:
+    """0.11.0 keeps every state at the model's precision; the config's is read later, and speculative tokens kept."""
+    asks = replace(QWEN3_NEXT, state_bytes_per_element=4)
+    older = find_engine(ENGINES, "vllm", "0.11.0").vllm.states
+    assert state_bytes(asks, 1, older, recurrent_bytes=4) == 49_152 + 1_048_576
+    mamba = replace(FALCON_H1_3B, state_bytes_per_element=4)
+    assert state_bytes(mamba, 1, older) == state_bytes(FALCON_H1_3B, 1, older)
+    middle = find_engine(ENGINES, "vllm", "0.15.1").vllm.states
+    assert state_bytes(mamba, 1, middle) > state_bytes(FALCON_H1_3B, 1, middle)
+    for layers, since in ((KIMI_LINEAR, "0.27.0"), (LFM2, "0.30.0"), (FALCON_H1_3B, "0.17.0")):
+        with_tokens = find_engine(ENGINES, "vllm", since).vllm.states
+        assert state_bytes(layers, 1, with_tokens, speculative_tokens=1) > state_bytes(layers, 1, with_tokens)
+        assert state_bytes(layers, 1, middle, speculative_tokens=1) == state_bytes(layers, 1, middle)

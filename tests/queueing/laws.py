@@ -31,7 +31,7 @@ def plain_sizing(
     term = Term("budget", 73.278, Origin.GIVEN, "test")
     return Sizing(
         model_id="test/model", gpu_id="H100-SXM", engine="vllm", engine_version="0.19.0",
-        deployment=Deployment(1, WeightDtype.BF16, KvDtype.BF16), weights=WeightBytes(0, 0, 0, 0, 0, 0),
+        deployment=Deployment(1, WeightDtype.BF16, KvDtype.BF16), weights=WeightBytes(0, 0, 0, 0, 0, 0, 0),
         gpu_memory=term, utilization=0.92, budget=term, terms=(), available_kv_gib=52.3,
         bytes_per_token=bytes_per_token, sliding_bytes_per_token=0.0, window_tokens=0, sliding_reserve_tokens=0,
         block_size_tokens=block, largest_block_tokens=block, num_blocks=num_blocks,

@@ -10,6 +10,7 @@ import pytest
 from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.model_shape import ModelShape
 from planner.memory.kv import bytes_per_token, sliding_bytes_per_token
+from planner.memory.loading import Loading
 from planner.memory.types import Deployment, KvDtype, Origin, Sizing, Term, WeightDtype
 from planner.memory.weights import weight_bytes
 from planner.speed.facts import SpeedFacts, load_speed_facts
@@ -38,7 +39,7 @@ def make_sizing(
         engine="vllm",
         engine_version="test",
         deployment=Deployment(tp, weight_dtype, kv_dtype),
-        weights=weight_bytes(shape, weight_dtype, tp),
+        weights=weight_bytes(shape, weight_dtype, Loading(tp)),
         gpu_memory=_NOTHING,
         utilization=0.9,
         budget=_NOTHING,

@@ -9,34 +9,24 @@ Source: vllm/v1/worker/gpu_worker.py and vllm/v1/core/kv_cache_utils.py of the v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from planner import units
-from planner.catalog.engine import EngineFacts, MemoryTier
+from planner.catalog.engine import EngineFacts, MemoryTier, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
-from planner.memory import blocks, start_rules
-from planner.memory.overheads import given_overhead, vllm_overheads
+from planner.memory.loading import loading_of
+from planner.memory.options import on_gpu, option_terms
+from planner.memory.overheads import ProfilingRun, given_overhead, vllm_overheads
+from planner.memory.rules import start_rules
 from planner.memory.terms import MORE_ROOM, memory_term, no_room, weights_term
-from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, Refusal, Sizing, Term
+from planner.memory.types import Deployment, GivenTerms, Origin, Pool, Refusal, Sizing, Term
+from planner.memory.vllm import blocks, pages
 from planner.memory.weights import weight_bytes
 
-
-@dataclass(frozen=True)
-class Pool:
-    """The pool fields of a `Sizing`."""
-
-    bytes_per_token: float
-    sliding_bytes_per_token: float
-    window_tokens: int
-    sliding_reserve_tokens: int
-    block_size_tokens: int
-    largest_block_tokens: int
-    num_blocks: int
-    bytes_per_block: int
-    pool_tokens: int
-    logged_tokens: int
-    max_concurrency: float
+ONE_REQUEST = "one request of max_model_len must fit"
+"""Name of the rule that a shorter ``max_model_len`` satisfies."""
 
 
 def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms) -> Sizing:
@@ -46,25 +36,31 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
     max_model_len = deployment.max_model_len or default_length(shape, facts)
     max_num_seqs, batched_tokens = scheduler_limits(facts, gpu, memory.gib, deployment, max_model_len)
     utilization = deployment.gpu_memory_utilization or rules.default_utilization
-    weights = weight_bytes(
-        shape, deployment.weight_dtype, deployment.tp, (rules.mxfp4_padding.width, rules.mxfp4_padding.hidden)
-    )
+    weights = weight_bytes(shape, deployment.weight_dtype, loading_of(facts, deployment, gpu))
     terms = (
-        weights_term(shape, deployment, weights, given),
+        on_gpu(weights_term(shape, deployment, weights, given), weights, deployment),
+        *(option_terms(shape, facts, deployment, gpu) if given.weights_gib is None else ()),
         *(
             (given_overhead(given.overhead_gib),)
             if given.overhead_gib is not None
-            else vllm_overheads(shape, facts, deployment, max_num_seqs, batched_tokens)
+            else vllm_overheads(
+                ProfilingRun(shape, gpu, facts, deployment, max_num_seqs, batched_tokens, max_model_len)
+            )
         ),
     )
-    budget_bytes = math.ceil(units.gib_to_bytes(memory.gib) * utilization)
-    available = budget_bytes - sum(units.gib_to_bytes(term.gib) for term in terms)
+    available = left_for_cache(memory, utilization, terms, given)
     refusals = [
         *start_rules.before_sizing(shape, gpu, facts, deployment, given.weights_gib is not None),
         *start_rules.length_allowed(shape, max_model_len, deployment.max_model_len),
         *start_rules.scheduler_budget(batched_tokens, max_num_seqs),
+        *start_rules.whole_prompts(facts, batched_tokens, max_model_len),
+        *(start_rules.memory_free(facts, gpu, utilization, memory.gib) if given.available_gib is None else ()),
     ]
     pool, memory_refusals = pool_of(shape, gpu, facts, deployment, math.floor(available), max_model_len, batched_tokens)
+    if (
+        given.available_gib is None and not memory_refusals
+    ):  # planning alone, to which the memory is given, captures none
+        memory_refusals = start_rules.seqs_within_state_blocks(shape, facts, deployment, max_num_seqs, pool.num_blocks)
     return Sizing(
         model_id=shape.id,
         native_weight_dtype=shape.native_weight_dtype,
@@ -87,6 +83,14 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
     )
 
 
+def left_for_cache(memory: Term, utilization: float, terms: Sequence[Term], given: GivenTerms) -> float:
+    """Bytes left for the cache: as given, else ``ceil(utilization x memory) − terms``."""
+    if given.available_gib is not None:
+        return units.gib_to_bytes(given.available_gib)
+    budget = math.ceil(units.gib_to_bytes(memory.gib) * utilization)
+    return budget - sum(units.gib_to_bytes(term.gib) for term in terms)
+
+
 def pool_of(
     shape: ModelShape,
     gpu: Gpu,
@@ -97,15 +101,12 @@ def pool_of(
     batched_tokens: int,
 ) -> tuple[Pool, list[Refusal]]:
     """Blocks, tokens and concurrency that ``available_bytes`` give, and what the memory checks refuse."""
-    rules = facts.vllm
-    kv_dtype = effective_kv_dtype(shape, facts, deployment.kv_dtype)
-    block = blocks.block_tokens(rules, gpu, shape, kv_dtype)
-    layout_rules, refusals = blocks.layout_rules(rules), []
-    if not blocks.pages_can_be_equal(shape.cache_layers, deployment.tp, kv_dtype, layout_rules):
-        message = f"{facts.name} {facts.version} cannot hold layers whose pages differ in size in one pool"
+    rules, refusals = facts.vllm, []
+    pool = layout_of(shape, gpu, facts, deployment, max_model_len)
+    if pool.refusal:
+        message = f"{facts.name} {facts.version} cannot hold this model's layers in one pool: {pool.refusal}"
         refusals.append(Refusal("page sizes", message, "Use a newer engine version or another tp"))
-    pool = blocks.layout(shape.cache_layers, deployment.tp, kv_dtype, block, layout_rules)
-    in_flight = rules.batches_in_flight * batched_tokens
+    in_flight = in_flight_tokens(rules, deployment, batched_tokens)
     num_blocks = max(0, available_bytes // pool.bytes_per_block)
     per_request = blocks.request_blocks(pool, max_model_len, in_flight)
     concurrency = num_blocks / per_request
@@ -113,46 +114,89 @@ def pool_of(
         refusals.append(no_room(available_bytes))
     else:
         refusals += _one_request_fits(shape, facts, pool, available_bytes, in_flight, max_model_len)
-    keep, slide, window, reserve = _live_bytes(pool, max_model_len, in_flight)
+    live = live_bytes(pool, max_model_len, in_flight)
+    per_token = live.keep or live.slide
     figures = Pool(
-        bytes_per_token=keep,
-        sliding_bytes_per_token=slide,
-        window_tokens=window,
-        sliding_reserve_tokens=reserve,
+        bytes_per_token=live.keep,
+        sliding_bytes_per_token=live.slide,
+        window_tokens=live.window,
+        sliding_reserve_tokens=live.reserve,
+        state_bytes_per_request=live.state,
         block_size_tokens=pool.block_tokens,
         largest_block_tokens=pool.largest_block_tokens,
         num_blocks=num_blocks,
         bytes_per_block=pool.bytes_per_block,
-        pool_tokens=int(num_blocks * pool.bytes_per_block // (keep or slide)),
+        pool_tokens=int(num_blocks * pool.bytes_per_block // per_token if per_token else concurrency * max_model_len),
         logged_tokens=blocks.logged_tokens(rules, pool, num_blocks, concurrency, max_model_len),
         max_concurrency=concurrency,
     )
     return figures, refusals
 
 
-def effective_kv_dtype(shape: ModelShape, facts: EngineFacts, asked: KvDtype) -> KvDtype:
-    """The cache format in use: some versions store sparse latents in fp8 whatever is asked."""
-    return KvDtype.FP8 if facts.vllm.sparse_latent_always_fp8 and blocks.is_sparse(shape) else asked
+def layout_of(
+    shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, max_model_len: int
+) -> blocks.Layout:
+    """How the pool of one rank is cut up."""
+    rules = facts.vllm
+    kv_dtype = pages.kv_dtype_in_use(shape, gpu, rules, deployment.kv_dtype)
+    kinds = pages.kinds_of(shape, gpu, rules, deployment, kv_dtype, max_model_len)
+    layout_rules = blocks.layout_rules(
+        rules,
+        kinds,
+        hybrid_manager=deployment.vllm.hybrid_kv_cache_manager,
+        compressed=pages.is_compressed(shape),
+    )
+    whole = blocks.layout(kinds, layout_rules)
+    stage = blocks.on_fullest_stage(whole, shape.num_layers, deployment.pp)
+    if rules.check_counts_all_stages and deployment.pp > 1:
+        return replace(stage, checked_block_bytes=whole.bytes_per_block)
+    return stage
 
 
-def _live_bytes(pool: blocks.Layout, max_model_len: int, in_flight: int) -> tuple[float, float, int, int]:
-    """Bytes per token of layers that keep everything and of those that slide, the window, and the most they hold.
+def in_flight_tokens(rules: VllmRules, deployment: Deployment, batched_tokens: int) -> int:
+    """Tokens that are scheduled and not yet settled: a batch for each stage, and one more with async scheduling.
 
-    With t live tokens in whole blocks, a request holds at most ``keep x t + slide x min(t, reserve)`` bytes of pool;
-    group padding is in both figures. A window at least as long as ``max_model_len`` never slides.
+    Versions that count a single batch do so at every pipeline degree (vllm/config/vllm.py, ``max_in_flight_tokens``).
     """
+    if rules.batches_in_flight == 1:
+        return batched_tokens
+    overlapped = deployment.vllm.async_scheduling is not False
+    return (deployment.pp + (rules.batches_in_flight - 1 if overlapped else 0)) * batched_tokens
+
+
+@dataclass(frozen=True)
+class LiveBytes:
+    """Bytes of pool that a request holds: with t live tokens, in whole blocks, at most
+    ``keep x t + slide x min(t, reserve) + state``.
+
+    ``keep`` and ``slide`` are bytes per token of layers that keep everything and of those that slide, group padding
+    included; ``reserve`` is the most tokens that the latter hold.
+    """
+
+    keep: float = 0.0
+    slide: float = 0.0
+    window: int = 0
+    reserve: int = 0
+    state: int = 0
+
+
+def live_bytes(pool: blocks.Layout, max_model_len: int, in_flight: int) -> LiveBytes:
+    """What a request holds by its live tokens. A window at least as long as ``max_model_len`` never slides."""
     keep = slide = 0.0
-    window = reserve = 0
+    window = reserve = states = 0
     for group in pool.groups:
+        if group.held_blocks is not None:
+            states += group.held_blocks
+            continue
         per_token = pool.bytes_per_block / group.block_tokens
         if group.window_tokens is None or group.window_tokens >= max_model_len:
-            keep += per_token
+            keep += per_token / group.ranks
             continue
         slide += per_token
         window = max(window, group.window_tokens)
         held = blocks.blocks_of_request(group, max_model_len, in_flight) * group.block_tokens
         reserve = max(reserve, held)
-    return keep, slide, window, reserve
+    return LiveBytes(keep, slide, window, reserve, states * pool.bytes_per_block)
 
 
 def _one_request_fits(
@@ -169,6 +213,8 @@ def _one_request_fits(
     """
     rules = facts.vllm
     room = available_bytes - rules.null_blocks * pool.bytes_per_block
+    if room <= 0:
+        return [no_room(room)]
     needed = blocks.request_bytes(pool, max_model_len, in_flight, rules.start_check)
     if needed <= room:
         return []
@@ -180,7 +226,7 @@ def _one_request_fits(
     )
     possible = min(longest, shape.max_position_embeddings)
     fix = f"Set max_model_len to at most {possible}" if possible else MORE_ROOM
-    return [Refusal("one request of max_model_len must fit", message, fix)]
+    return [Refusal(ONE_REQUEST, message, fix)]
 
 
 def budget_term(facts: EngineFacts, deployment: Deployment, memory: Term, utilization: float) -> Term:
@@ -201,14 +247,17 @@ def default_length(shape: ModelShape, facts: EngineFacts) -> int:
 def scheduler_limits(
     facts: EngineFacts, gpu: Gpu, memory_gib: float, deployment: Deployment, max_model_len: int
 ) -> tuple[int, int]:
-    """``max_num_seqs`` and ``max_num_batched_tokens``, typed or the API server's defaults."""
+    """``max_num_seqs`` and ``max_num_batched_tokens``, typed or the defaults of the API server or the ``LLM`` class."""
     rules = facts.vllm
     small = any(name in gpu.id.lower() for name in rules.small_tier_gpus)
     tier_gib = 0.0 if small else memory_gib
     seqs = deployment.max_num_seqs
     tokens = deployment.max_num_batched_tokens
     if tokens is None:
-        tokens = at_memory(rules.batched_tokens, tier_gib)
+        tiers = rules.batched_tokens_offline if deployment.vllm.offline else rules.batched_tokens
+        tokens = at_memory(tiers, tier_gib)
+        if max_model_len <= rules.unchunked_up_to_tokens:
+            tokens = max(tokens, max_model_len)
         if seqs is not None:
             tokens = max(tokens, seqs)
         if rules.batched_tokens_capped_by_seqs:

@@ -1,0 +1,1 @@
+"""Why an engine would not start."""

@@ -1,0 +1,1 @@
+"""Starts in tables and logs, compared with their prediction."""
