@@ -1,0 +1,248 @@
+"""`planner check-log`: what an engine printed at start-up against what was predicted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from planner.catalog.load import load_catalog
+from planner.catalog.lookup.lookup import Lookup
+from planner.errors import InputError, Problem
+from planner.memory.calibration import Calibration, calibration_text, measured_start, read_calibration
+from planner.memory.size import size
+from planner.memory.starts.case_start import Start, start_of
+from planner.memory.starts.cases import BOUNDLESS_GIB, FALLBACK_GPU
+from planner.memory.starts.log_check import (
+    Comparison,
+    Predicted,
+    compare,
+    culprits,
+    planned_pool,
+    predicted_by,
+    predicted_in,
+    started_otherwise,
+)
+from planner.memory.starts.log_start import Overrides, case_of, completed
+from planner.memory.starts.startup_log import StartupLog, read_log
+from planner.memory.types import Sizing
+from planner.plan import FleetPlan, read_plan
+
+OFF = 3
+"""Exit code where a term is off, or the engine started and was predicted not to, or the reverse."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("check-log")(check_log)
+
+
+def check_log(
+    log_file: Annotated[Path, typer.Argument(metavar="LOGFILE", help="Start-up log of vLLM or SGLang, also .gz.")],
+    plan: Annotated[
+        Path | None, typer.Option(metavar="PLAN.json", help="Compare with the plan's pool instead of a new prediction.")
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="ID", help="Model, where the log's name is not its id.")] = "",
+    gpu: Annotated[str, typer.Option(metavar="ID", help="GPU, where the log does not tell it.")] = "",
+    engine_version: Annotated[str, typer.Option(metavar="VERSION", help="Where the log does not tell it.")] = "",
+    tp: Annotated[int | None, typer.Option(metavar="N", min=1, help="Where the log does not tell it.")] = None,
+    models: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of further configs (org--name.json).")
+    ] = None,
+    calibrate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Add the measured terms to this calibration file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show predicted against logged memory term by term, and name the term that is off by more than a tenth.
+
+    Exit code 0 where everything is within a tenth, 3 where a term is off or the start itself was predicted wrong.
+    """
+    log, catalog = read_log(log_file), load_catalog()
+    planned = read(plan) if plan is not None else None
+    typed = Overrides(model, gpu, engine_version, tp)
+    case, inferred = case_of(log, catalog, completed(typed, log, planned.pools if planned else ()))
+    lookup = Lookup(catalog, models)
+    start = start_of(case, lookup)
+    sizing = _sizing(start) if start.gpu is not None else _without_gpu(log, start, lookup, calibrate is not None)
+    report = _report(log, sizing, planned, (*log.notes, *inferred, *start.notes), start.gpu is not None)
+    if as_json:
+        typer.echo(json.dumps(_as_data(report), indent=2, ensure_ascii=False))
+    else:
+        _print(report)
+    if calibrate is not None:
+        _add(calibrate, log, sizing, log_file.name)
+        typer.echo(f"{calibrate}: measured terms of {log_file.name} added", err=as_json)
+    if report.is_off:
+        raise typer.Exit(OFF)
+
+
+def _sizing(start: Start) -> Sizing:
+    assert start.gpu is not None
+    return size(start.shape, start.gpu, start.facts, start.deployment, start.given)
+
+
+def _without_gpu(log: StartupLog, start: Start, lookup: Lookup, measured: bool) -> Sizing:
+    """The pool in the memory that was logged, laid out as on a Hopper card.
+
+    Raises
+    ------
+    InputError
+        If the GPU is needed: the log states neither its weights nor the memory left, was refused, or is to be kept.
+    """
+    available = log.figure("available")
+    if measured or log.refusal or (available is None and log.figure("weights") is None):
+        assert start.unknown_gpu is not None
+        fix = "Give the id of the GPU, such as H100-SXM"
+        raise InputError(Problem("--gpu", "is missing: the log does not tell the GPU", fix)) from start.unknown_gpu
+    given = replace(start.given, available_gib=available if available is not None else BOUNDLESS_GIB)
+    return _sizing(replace(start, gpu=lookup.gpu(FALLBACK_GPU).found, given=given))
+
+
+@dataclass(frozen=True)
+class Report:
+    """The comparison, ready to print."""
+
+    log: StartupLog
+    sizing: Sizing
+    lines: tuple[Comparison, ...]
+    off: tuple[Comparison, ...]
+    reasons: tuple[str, ...]
+    differences: tuple[str, ...]
+    notes: tuple[str, ...]
+    gpu_known: bool = True
+
+    @property
+    def start_wrong(self) -> bool:
+        """Whether the engine started although a refusal was predicted, or the reverse."""
+        started = bool(self.log.figures) and not self.log.refusal
+        return bool(self.log.refusal) != bool(self.reasons) and (started or bool(self.log.refusal))
+
+    @property
+    def is_off(self) -> bool:
+        """Whether anything is wrong with the prediction."""
+        return bool(self.off) or self.start_wrong
+
+
+def _report(log: StartupLog, sizing: Sizing, plan: FleetPlan | None, notes: tuple[str, ...], gpu_known: bool) -> Report:
+    predicted, differences = _predicted(sizing, plan) if gpu_known else (predicted_by(sizing), ())
+    lines = compare(log, predicted, gpu_known)
+    reasons = predicted.reasons if gpu_known else ()
+    unknown = () if gpu_known else ("the GPU is not known: only weights and what the logged memory holds are compared",)
+    return Report(log, sizing, lines, culprits(lines), reasons, differences, (*notes, *unknown), gpu_known)
+
+
+def _predicted(sizing: Sizing, plan: FleetPlan | None) -> tuple[Predicted, tuple[str, ...]]:
+    if plan is None:
+        return predicted_by(sizing), ()
+    pool = planned_pool(plan.pools, sizing)
+    return predicted_in(pool), started_otherwise(pool, sizing)
+
+
+def read(path: Path) -> FleetPlan:
+    """The plan.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan.
+    """
+    try:
+        return read_plan(path)
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "does not have the form of plan.json"
+        raise InputError(Problem(str(path), f"is no plan: {reason}", "Give the plan.json of `planner plan`")) from error
+
+
+def _add(path: Path, log: StartupLog, sizing: Sizing, source: str) -> None:
+    """Add what the log measured to the calibration file, which is replaced as a whole."""
+    known = read_calibration(path) if path.exists() else Calibration()
+    added = known.with_start(measured_start(log, sizing, source, dt.date.today()))
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(calibration_text(added), encoding="utf-8")
+    os.replace(new, path)
+
+
+def _as_data(report: Report) -> dict[str, Any]:
+    sizing, log = report.sizing, report.log
+    return {
+        "engine": log.engine,
+        "engine_version": log.version,
+        "facts_version": sizing.engine_version,
+        "model": sizing.model_id,
+        "gpu": sizing.gpu_id if report.gpu_known else None,
+        "tp": sizing.deployment.tp,
+        "weights": str(sizing.deployment.weight_dtype),
+        "kv": str(sizing.deployment.kv_dtype),
+        "max_model_len": sizing.max_model_len,
+        "max_num_seqs": sizing.max_num_seqs,
+        "max_num_batched_tokens": sizing.max_num_batched_tokens,
+        "utilization": sizing.utilization,
+        "comparisons": [
+            {
+                "name": line.name,
+                "unit": line.unit,
+                "predicted": line.predicted,
+                "logged": line.logged,
+                "gap": line.gap,
+                "off": line.is_off,
+            }
+            for line in report.lines
+        ],
+        "off": [line.name for line in report.off],
+        "workers": {rank.rank or "only": dict(rank.figures) for rank in log.ranks},
+        "refused": log.refusal or None,
+        "predicted_refusals": list(report.reasons),
+        "start_predicted_wrong": report.start_wrong,
+        "differs_from_plan": list(report.differences),
+        "notes": list(report.notes),
+    }
+
+
+def _print(report: Report) -> None:
+    console = Console(highlight=False)
+    sizing, log = report.sizing, report.log
+    gpu = sizing.gpu_id if report.gpu_known else "unknown GPU"
+    console.print(
+        f"[bold]{sizing.model_id}[/bold] on {sizing.deployment.tp} x {gpu}, {log.engine} "
+        f"{log.version or sizing.engine_version}"
+    )
+    table = Table("", "Predicted", "Logged", "Gap", "")
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for line in report.lines:
+        digits = 2 if line.unit in ("GiB", "KiB", "x") else 0
+        figures = (f"{line.predicted:,.{digits}f}", f"{line.logged:,.{digits}f} {line.unit}", f"{line.gap:+.1%}")
+        table.add_row(line.name, *figures, "[red]off[/red]" if line.is_off else "")
+    console.print(table)
+    if len(log.ranks) > 1:
+        console.print(f"{len(log.ranks)} workers; the tightest is {log.tightest.rank or 'the first'}.", markup=False)
+    for text in (*(f"Started otherwise than planned: {text}" for text in report.differences), *report.notes):
+        console.print(f"Note: {text}", markup=False)
+    for text in _verdict(report):
+        console.print(text, markup=False)
+
+
+def _verdict(report: Report) -> list[str]:
+    """What is wrong, in sentences."""
+    if not report.lines and not report.log.refusal:
+        return ["The log states no figure of memory: it ends too early, or its level is above INFO."]
+    lines = [
+        f"Off: {line.name}, predicted {line.predicted:,.2f}, logged {line.logged:,.2f} {line.unit} ({line.gap:+.0%})."
+        for line in report.off
+    ]
+    if report.start_wrong and report.log.refusal:
+        lines.append(f"The engine refused to start, which was not predicted: {report.log.refusal}")
+    elif report.start_wrong:
+        lines.append(f"The engine started, although a refusal was predicted: {'; '.join(report.reasons)}")
+    elif report.log.refusal:
+        lines.append(f"The engine refused to start, as predicted: {report.log.refusal}")
+    return lines or ["Everything is within a tenth."]

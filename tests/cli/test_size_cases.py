@@ -1,0 +1,154 @@
+"""`planner size --cases`: a table in, the same rows out, and the score of its predictions."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+from planner.memory.starts.case_answers import answer_columns
+from planner.memory.starts.case_rows import CaseTable
+
+HEADER = (
+    "id,engine,version,model,gpu,tp,weight_quant,kv_dtype,gpu_memory_utilization,max_model_len,max_num_batched_tokens,"
+    "weights_gib_per_gpu,available_kv_gib_per_gpu,kv_tokens,notes"
+)
+ROWS = (
+    'L1,vllm,0.10.1.1,Qwen/Qwen2-7B-Instruct,A100-80GB,1,none(bf16),auto,0.5,16384,2048,14.2488,24.83,464848,"a, b"',
+    "L2,vllm,0.11.0,no/such-model,H100-80GB,1,none(bf16),auto,0.9,8192,8192,1,2,3,",
+    "L3,vllm,0.11.0,Qwen/Qwen3-30B-A3B-FP8,,4,fp8 block,auto,0.9,8192,8192,,,,",
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["planner", "size", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def table(tmp_path: Path, *lines: str, header: str = HEADER) -> str:
+    path = tmp_path / "cases.csv"
+    path.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_same_rows_come_out_with_predictions(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    code, printed, err = run("--cases", table(tmp_path, *ROWS), "-o", str(out))
+    assert (code, err) == (0, "")
+    assert "3 rows of start-up logs, 2 answered" in printed
+    rows = read(out)
+    assert list(rows[0]) == [*HEADER.split(","), *answer_columns(CaseTable.LOGS)]
+    assert [row["id"] for row in rows] == ["L1", "L2", "L3"]
+    assert rows[0]["notes"] == "a, b"
+    assert [row["predicted_starts"] for row in rows] == ["y", "", "n"]
+    assert "not in the catalogue" in rows[1]["reasons"]
+    assert "128" in rows[2]["reasons"]
+
+
+def test_given_terms_are_taken_as_known(run: Any, tmp_path: Path) -> None:
+    """24.83 GiB at 56 KiB a token in blocks of 16."""
+    out = tmp_path / "out.csv"
+    run("--cases", table(tmp_path, *ROWS), "-o", str(out), "--given", "weights,available")
+    row = read(out)[0]
+    assert row["predicted_weights_gib_per_gpu"] == "14.2488"
+    assert row["predicted_num_blocks"] == str(int(24.83 * 2**30) // (28 * 4 * 128 * 2 * 2 * 16))
+    assert float(row["predicted_kv_tokens"]) == pytest.approx(464_848, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--given", "kv_tokens", "-o", "OUT"], "--given"),
+        (["--score", "--score-by", "colour"], "--score-by"),
+        ([], "-o"),
+        (["-o", "OUT", "--models", "/no/such/folder"], "--models"),
+    ],
+)
+def test_options_that_cannot_be_used_exit_2(run: Any, tmp_path: Path, arguments: list[str], text: str) -> None:
+    typed = [str(tmp_path / "out.csv") if word == "OUT" else word for word in arguments]
+    code, _, err = run("--cases", table(tmp_path, *ROWS), *typed)
+    assert code == 2
+    assert text in err
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("", "no table of cases"),
+        ("name,price\nx,1\n", "no table of cases"),
+        ("model,gpu,tp,tp\nx,y,1,2\n", "occurs twice"),
+        ("model,gpu,tp\n" + "x" * 200_000 + ",y,1\n", "is no CSV"),
+    ],
+)
+def test_a_file_that_is_no_table_exits_2(run: Any, tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text(content, encoding="utf-8")
+    code, _, err = run("--cases", str(path), "-o", str(tmp_path / "out.csv"))
+    assert code == 2
+    assert text in err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_ragged_rows_and_foreign_bytes_pass_through(run: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "cases.csv", tmp_path / "out.csv"
+    path.write_bytes(b"id,model,gpu,tp,notes\nA,x\nB,y,H100-80GB,1,n\xe9,more\n\nC,Qwen/Qwen3-8B,H100-80GB,1,\n")
+    code, _, _ = run("--cases", str(path), "-o", str(out))
+    assert code == 0
+    lines = out.read_bytes().splitlines()
+    assert lines[1].startswith(b"A,x,,,,")
+    assert b'"n\xe9,more"' in lines[2]
+    assert len(lines) == 4
+    assert b",y," in lines[3]
+
+
+def test_a_missing_table_is_said_so(run: Any, tmp_path: Path) -> None:
+    code, _, err = run("--cases", str(tmp_path / "none.csv"), "-o", str(tmp_path / "out.csv"))
+    assert code == 2
+    assert "none.csv" in err
+
+
+def test_further_models_are_found_in_a_folder(run: Any, tmp_path: Path) -> None:
+    from planner.catalog.load import load_catalog
+
+    folder = tmp_path / "models"
+    folder.mkdir()
+    config = (load_catalog().root / "models" / "Qwen--Qwen3-8B.json").read_bytes()
+    (folder / "acme--Other-8B.json").write_bytes(config)
+    line = "L1,vllm,0.11.0,acme/Other-8B,H100-80GB,1,bf16,auto,0.9,8192,8192,,,,"
+    out = tmp_path / "out.csv"
+    run("--cases", table(tmp_path, line), "-o", str(out))
+    assert read(out)[0]["predicted_starts"] == ""
+    run("--cases", table(tmp_path, line), "-o", str(out), "--models", str(folder))
+    assert read(out)[0]["predicted_starts"] == "y"
+
+
+def test_the_score_compares_with_the_tables_own_columns(run: Any, tmp_path: Path) -> None:
+    code, printed, _ = run("--cases", table(tmp_path, *ROWS), "--score", "--score-by", "family,gpu,version")
+    assert code == 0
+    for text in ("GQA, A100-80GB-SXM, vllm", "weights", "available KV", "KV tokens", "1/1 started"):
+        assert text in printed
+
+
+def test_a_sizing_needs_a_model_and_a_gpu(run: Any) -> None:
+    code, _, err = run()
+    assert code == 2
+    assert "MODEL" in err
+    assert "--gpu" in err
