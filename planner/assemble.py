@@ -277,6 +277,7 @@ def _load(column: Column, state: ReplicaState) -> PoolLoad:
     law = config.length.law
     token_s = float(load.token_s[0])
     prefill_s = float(load.time_in_system_s[0]) - law.mean_output * token_s
+    formula = mean_formula(float(load.rate_per_s[0]), law.mean_prompt, law.mean_output, 1.0 / token_s, prefill_s)
     return PoolLoad(
         planning_rate_per_s=need.demand.rate_per_s,
         rate_per_replica_per_s=float(load.rate_per_s[0]),
@@ -285,9 +286,7 @@ def _load(column: Column, state: ReplicaState) -> PoolLoad:
         quantile_live_requests=float(live_request_quantile(load, overflow)[0]),
         mean_live_tokens=state.tokens.mean,
         quantile_live_tokens=state.tokens.quantile(overflow),
-        mean_formula_tokens=mean_formula(
-            float(load.rate_per_s[0]), law.mean_prompt, law.mean_output, 1.0 / token_s, prefill_s
-        ).live_tokens,
+        mean_formula_tokens=formula.live_requests * config.marks.holding.of_mean(law.mean_prompt, law.mean_output),
         overflow_probability=overflow,
         expected_overflow=state.tokens.overflow(config.pool_token_equivalents),
         work_share=float(load.work_share[0]),

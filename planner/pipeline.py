@@ -18,6 +18,7 @@ from planner.catalog.model_shape import ModelShape
 from planner.catalog.offer import Offer
 from planner.errors import Problems, SolverError
 from planner.memory.calibration import NOT_CALIBRATED, Calibration, read_calibration
+from planner.memory.types import WeightDtype
 from planner.optimise.candidates import DEFAULT_DEGREES, candidate_needs
 from planner.optimise.exact import Fleet
 from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
@@ -176,6 +177,7 @@ def _workload(
     shape = problems.attempt(lambda: catalog.model_shape(model.weights, folder), f"model '{model.name}', weights")
     if shape is not None:
         _check_tp(model, shape, problems)
+        _check_formats(model, shape, problems)
     source = model.traffic
     traffic = problems.attempt(
         lambda: load_traffic(
@@ -210,6 +212,18 @@ def _check_tp(model: ModelRequest, shape: ModelShape, problems: Problems) -> Non
                 "Remove it from tp_degrees",
                 field="tp_degrees",
             )
+
+
+def _check_formats(model: ModelRequest, shape: ModelShape, problems: Problems) -> None:
+    """Which matrices a mixed checkpoint converts only the checkpoint tells: it cannot be assumed for another one."""
+    if WeightDtype.MIXED in model.weight_dtypes and shape.native_weight_dtype != WeightDtype.MIXED:
+        problems.add(
+            f"model '{model.name}'",
+            f"'mixed' holds for a checkpoint that mixes formats, and {shape.id} is stored in "
+            f"{shape.native_weight_dtype}",
+            "Name the mixed checkpoint in weights, or another format",
+            field="weight_dtypes",
+        )
 
 
 def _check_degrees(request: PlanRequest, problems: Problems, where: str) -> None:

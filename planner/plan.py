@@ -103,7 +103,8 @@ class PoolLoad(Frozen):
     quantile_live_tokens: float
     """Exceeded with probability at most ``overflow_probability``."""
     mean_formula_tokens: float
-    """The product-of-means figure, as a cross-check only."""
+    """Live requests times what a request of mean lengths holds halfway through its output, as a cross-check only; in
+    the same equivalents as the two above: windows, blocks and states of a hybrid included."""
     overflow_probability: float
     expected_overflow: float
     """P(live tokens > pool) under the stated load."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from planner import __version__
 from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
-from planner.memory.types import Origin
+from planner.memory.types import Origin, WeightDtype
 from planner.optimise.offers import AllowedOffers
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Decision, ProgramData, Workload
 from planner.plan import Assumption, InputFile
+from planner.report.launch import QUANTISED_ON_LOADING
 from planner.request import PlanRequest
 from planner.speed.roofline import FIGURES_USED
 from planner.traffic.law import sampling_warning
@@ -76,6 +77,7 @@ def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog:
         row("speed_edge", "Edge of the 80 % speed band that constraints see", policy.speed_edge, ""),
         row("engine", "Engine, as asked", f"{request.engine.name} {request.engine.version}", ""),
         row("engine_facts", "Engine facts used (nearest older version)", f"{facts.name} {facts.version}", ""),
+        row("calibration", "File of measured terms, used before predictions", request.engine.calibration or "none", ""),
         row("scaling", "Scaling of a log to its stated rate", "lengths and index of dispersion kept", ""),
     ]
     for workload in workloads:
@@ -129,6 +131,7 @@ def caveats(
         for c in decision.columns
         if c.replicas == 1
     ]
+    lines += _checkpoint_caveats(decision)
     lines += _guess_caveats(decision)
     return tuple(lines)
 
@@ -168,6 +171,18 @@ def _supply_caveats(data: ProgramData, decision: Decision) -> Iterable[str]:
         for quota in data.quotas:
             if quota.region and not offer.region and quota_covers(quota.model_copy(update={"region": ""}), offer):
                 yield f"quota '{quota.name}' is for {quota.region}; {offer.id} names no region and is not counted"
+
+
+def _checkpoint_caveats(decision: Decision) -> Iterable[str]:
+    """Formats that neither the checkpoint has nor the engine makes of it on loading."""
+    for column in decision.columns:
+        sizing = column.need.config.sizing
+        wanted, stored = sizing.deployment.weight_dtype, sizing.native_weight_dtype
+        if wanted != stored and not (stored == WeightDtype.BF16 and wanted in QUANTISED_ON_LOADING):
+            yield (
+                f"{column.model}: planned in {wanted}, and {sizing.model_id} is stored in {stored}: a checkpoint in "
+                f"{wanted} must be served; its bytes are those of every linear layer converted"
+            )
 
 
 def _guess_caveats(decision: Decision) -> Iterable[str]:

@@ -120,7 +120,7 @@ class Catalog:
         InputError
             If neither exists, or the config cannot be used.
         """
-        from planner.catalog.hf.hf_config import read_model_shape  # noqa: PLC0415  the readers load only when needed
+        from planner.catalog.hf.config import read_model_shape  # noqa: PLC0415  the readers load only when needed
 
         alias = self._alias(id_or_path)
         config, companion, name = self._find_config(alias.hf_id if alias else id_or_path, base)

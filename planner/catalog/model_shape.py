@@ -1,6 +1,6 @@
 """What a model is, for memory and speed: the layers that hold a cache and the parameters that hold weights.
 
-A `ModelShape` is read from a Hugging Face ``config.json`` by `planner.catalog.hf.hf_config.read_model_shape`.
+A `ModelShape` is read from a Hugging Face ``config.json`` by `planner.catalog.hf.config.read_model_shape`.
 """
 
 from __future__ import annotations
@@ -187,23 +187,20 @@ class StateLayers:
         Precision of the recurrent state that the config asks for; ``None`` means the model's.
     chunk_size
         Tokens of a chunk of the scan (Mamba-2), 0 where unknown.
-    with_attention
-        Attention runs beside it in the same layer (Falcon-H1).
     bounded_gate
         The decay has a lower bound (``gate_lower_bound`` of Kimi-K3), which some kernels need.
     """
 
     kind: StateKind
     layers: tuple[int, ...]
-    heads: int
-    head_dim: int
-    state_size: int
-    groups: int
-    conv_kernel: int
-    conv_channels: int
+    heads: int = 0
+    head_dim: int = 0
+    state_size: int = 0
+    groups: int = 0
+    conv_kernel: int = 0
+    conv_channels: int = 0
     state_bytes_per_element: int | None = None
     chunk_size: int = 0
-    with_attention: bool = False
     bounded_gate: bool = False
 
     @property
@@ -274,8 +271,6 @@ class ParameterCounts:
         Token embedding and output head; ``lm_head`` is 0 when tied. Kept at 16 bits by fp8/AWQ/GPTQ.
     attention
         Attention projections that a quantiser converts.
-    kv_projection
-        The part of ``attention`` that makes keys and values: replicated when tp exceeds the KV heads.
     mlp
         Dense MLP projections and shared experts that a quantiser converts.
     experts
@@ -284,23 +279,16 @@ class ParameterCounts:
         Router gates, norms, biases, positional tables: kept at 16 bits.
     vision
         Vision tower and projector, kept at 16 bits (0 for text models).
-    attention_replicated
-        The part of ``attention`` that every rank holds whole (down-projections to a latent).
-    expert_biases
-        The part of ``other`` that is biases of routed experts.
     """
 
     embedding: int
     lm_head: int
     attention: int
-    kv_projection: int
     mlp: int
     experts: int
     router: int
     other: int
     vision: int = 0
-    attention_replicated: int = 0
-    expert_biases: int = 0
 
     @property
     def total(self) -> int:
@@ -371,10 +359,6 @@ class ModelShape:
     native_weight_dtype
         How the checkpoint is stored, a name of `planner.memory.types.WeightDtype`; ``unsupported: ...`` where its bytes
         are not modelled. Each matrix says more (`Matrix.stored`).
-    weight_block
-        Block of an fp8 block-quantised checkpoint, such as ``(128, 128)``.
-    group_size
-        Group of an int4 checkpoint.
     declares_fp8_kv
         The checkpoint declares an fp8 KV cache; newer engines then use one unless told otherwise.
     sglang_fp8_kv
@@ -383,12 +367,10 @@ class ModelShape:
         The config states no longest context: ``max_position_embeddings`` is the engine's default, and no limit.
     modelopt_unnamed
         The companion file that declares formats does not name ModelOpt as its producer: vLLM passes over it.
-    attention_kept_16bit
-        A quantised checkpoint that leaves attention at 16 bits.
-    router_32bit
-        Routers are kept at 32 bits.
     gptq_activation_order
         GPTQ quantised in order of activation (``desc_act``), which newer engines refuse.
+    draft_16bit
+        The quantised checkpoint leaves its layers of multi-token prediction at 16 bits.
     quant_method
         Method that the checkpoint was quantised with, as the engines register it; empty at 16 bits.
     longrope_original_length
@@ -430,15 +412,12 @@ class ModelShape:
     moe_intermediate_size: int = 0
     shared_expert_intermediate_size: int = 0
     native_weight_dtype: str = "bf16"
-    weight_block: tuple[int, int] | None = None
-    group_size: int | None = None
     declares_fp8_kv: bool = False
     sglang_fp8_kv: bool = False
     context_unstated: bool = False
     modelopt_unnamed: bool = False
-    attention_kept_16bit: bool = False
-    router_32bit: bool = False
     gptq_activation_order: bool = False
+    draft_16bit: bool = False
     quant_method: str = ""
     longrope_original_length: int | None = None
     active_parameters: int = 0

@@ -1,6 +1,6 @@
 """Whether SGLang takes an fp8 KV cache from a checkpoint that is served with ``--kv-cache-dtype auto``.
 
-vLLM reads the same files by other rules (`planner.catalog.hf.hf_quant`). Source: model_loader/weight_utils.py
+vLLM reads the same files by other rules (`planner.catalog.hf.quantisation`). Source: model_loader/weight_utils.py
 (``get_quant_config``), layers/quantization/modelopt_quant.py, compressed_tensors.py, mem_cache/kv_cache_dtype.py
 (SGLang 0.5.16 and 0.5.23).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.catalog.hf.hf_fields import Fields
+from planner.catalog.hf.fields import Fields
 
 MIXED = "MIXED_PRECISION"
 EIGHT_BIT = 8

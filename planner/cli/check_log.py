@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from rich.table import Table
 
 from planner.catalog.load import load_catalog
 from planner.catalog.lookup.lookup import Lookup
+from planner.cli.files import replacing
 from planner.errors import InputError, Problem
 from planner.memory.calibration import Calibration, calibration_text, measured_start, read_calibration
 from planner.memory.size import size
@@ -72,6 +72,8 @@ def check_log(
     case, inferred = case_of(log, catalog, completed(typed, log, planned.pools if planned else ()))
     lookup = Lookup(catalog, models)
     start = start_of(case, lookup)
+    if gpu and start.unknown_gpu is not None:
+        raise start.unknown_gpu
     sizing = _sizing(start) if start.gpu is not None else _without_gpu(log, start, lookup, calibrate is not None)
     report = _report(log, sizing, planned, (*log.notes, *inferred, *start.notes), start.gpu is not None)
     if as_json:
@@ -79,7 +81,7 @@ def check_log(
     else:
         _print(report)
     if calibrate is not None:
-        _add(calibrate, log, sizing, log_file.name)
+        _add(calibrate, log, sizing, log_file)
         typer.echo(f"{calibrate}: measured terms of {log_file.name} added", err=as_json)
     if report.is_off:
         raise typer.Exit(OFF)
@@ -162,13 +164,27 @@ def read(path: Path) -> FleetPlan:
         raise InputError(Problem(str(path), f"is no plan: {reason}", "Give the plan.json of `planner plan`")) from error
 
 
-def _add(path: Path, log: StartupLog, sizing: Sizing, source: str) -> None:
-    """Add what the log measured to the calibration file, which is replaced as a whole."""
+def _add(path: Path, log: StartupLog, sizing: Sizing, log_file: Path) -> None:
+    """Add what the log measured to the calibration file, which is replaced as a whole.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or written, or the log measured nothing, or what cannot be.
+    """
     known = read_calibration(path) if path.exists() else Calibration()
-    added = known.with_start(measured_start(log, sizing, source, dt.date.today()))
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(calibration_text(added), encoding="utf-8")
-    os.replace(new, path)
+    try:
+        measured = measured_start(log, sizing, log_file.name, dt.date.today())
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise InputError(
+            [Problem(str(log_file), f"measures what cannot be: {e['msg']}", field=str(e["loc"][0])) for e in found]
+        ) from error
+    if not any(name.endswith("_gib") for name in measured.model_dump(exclude_none=True)):
+        raise InputError(Problem(str(log_file), "states no figure of memory: there is nothing to calibrate with"))
+    added = known.with_start(measured)
+    with replacing(path) as file:
+        file.write(calibration_text(added))
 
 
 def _as_data(report: Report) -> dict[str, Any]:

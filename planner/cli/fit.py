@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.catalog.load import load_catalog
-from planner.errors import InputError, Problem
+from planner.cli.files import replacing
 from planner.memory.fit import (
     Coefficient,
     Prediction,
@@ -127,7 +127,5 @@ def _worst(apart: Iterable[Prediction]) -> Table:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(Problem(str(path), f"cannot be written: {error.strerror or error}")) from error
+    with replacing(path) as file:
+        file.write(text)

@@ -15,7 +15,7 @@ from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import ModelShape
 from planner.cli.fields import options_from
 from planner.cli.size_cases import CaseOptions, size_cases
-from planner.cli.size_options import TYPED_WITH, SizeOptions, deployment_of, given_of
+from planner.cli.size_options import TYPED_WITH, SizeOptions, check_together, deployment_of, given_of
 from planner.cli.size_print import as_data, print_sizing
 from planner.errors import InfeasibleError, InputError, Problems
 from planner.memory.calibration import Calibration, calibrated_size, read_calibration
@@ -23,7 +23,8 @@ from planner.memory.fixes import fixes
 from planner.memory.kv import auto_kv
 from planner.memory.options import beside_the_pool
 from planner.memory.size import MODELLED_DTYPES, check_terms, stored_dtype
-from planner.memory.types import GivenTerms, WeightDtype
+from planner.memory.starts.case_texts import AUTO_KV
+from planner.memory.types import GivenTerms, KvDtype, WeightDtype
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ def size_command(asked: SizeOptions) -> None:
 
     With --cases, answer a table of starts instead: the same rows come out with what is predicted for each.
     """
+    check_together(asked)
     if asked.cases is not None:
         size_cases(
             CaseOptions(
@@ -82,7 +84,8 @@ def _size_one(asked: SizeOptions) -> None:
     deployment = replace(
         deployment,
         weight_dtype=stored,
-        kv_dtype=asked.kv or auto_kv(shape, facts),
+        kv_dtype=auto_kv(shape, facts) if asked.kv == AUTO_KV else KvDtype(asked.kv),
+        kv_cache_dtype_name=AUTO_KV if asked.kv == AUTO_KV else "",
         speculative=replace(deployment.speculative, draft=draft) if deployment.speculative else None,
     )
     sizing = calibrated_size(shape, card, facts, deployment, given, measured)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import TextIO
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from planner.catalog.load import load_catalog
 from planner.catalog.lookup.lookup import Lookup
-from planner.errors import InputError, Problem
-from planner.memory.starts.case_answers import answer_cells, answer_columns
+from planner.cli.case_table import AnswerWriter, read_lines, rows_of
+from planner.cli.files import is_stream, replacing
+from planner.errors import InputError, Problem, Problems
 from planner.memory.starts.case_rows import CaseTable, Given, Row, read_case, table_of
 from planner.memory.starts.cases import Answer, answer
 from planner.memory.starts.scores import Score, score
@@ -45,27 +46,83 @@ def size_cases(options: CaseOptions) -> None:
     InputError
         If the table cannot be read or is none that is known, or an option names what there is not.
     """
-    terms, words = given_terms(options.given), _words(options.score_by)
-    by = grouping(words)
-    if options.output is None and not options.score and options.score_into is None:
-        raise InputError(Problem("-o", "is missing", "Say where --cases writes its table, or ask for --score"))
-    if options.models is not None and not options.models.is_dir():
-        raise InputError(Problem("--models", f"{options.models} is no folder", "Name a folder of config.json files"))
+    words = _words(options.score_by)
+    problems = Problems()
+    terms = problems.attempt(lambda: given_terms(options.given))
+    by = problems.attempt(lambda: grouping(words))
+    _check_paths(options, problems)
+    read = problems.attempt(lambda: read_lines(options.source))
+    table = problems.attempt(lambda: table_of(read[0]), str(options.source)) if read is not None else None
+    if table in (CaseTable.VLLM, CaseTable.WEIGHTS) and options.engine == "sglang":
+        problems.add("--engine", f"sglang is not what the rows of {table} are about", "Leave it out")
+    problems.raise_if_any()
+    assert terms is not None
+    assert by is not None
+    assert read is not None
+    assert table is not None
     lookup = Lookup(load_catalog(), options.models, options.source.parent)
     lookup.ready()
-    with _opened(options.source) as file:
-        header, lines = read_lines(options.source, file)
-        table = table_of(header)
-        answered = [(row, one_answer(table, row, terms, options.engine, lookup)) for row in rows_of(header, lines)]
-    if options.output is not None:
-        write_rows(options.output, header, table, answered)
-        done = sum(result.sizing is not None for _, result in answered)
-        typer.echo(f"{options.output}: {len(answered):,} rows of {table}, {done:,} answered")
+    answered = _answered(options, table, read, terms, lookup)
     if options.score:
         _print_scores(score(table, answered, by))
     if options.score_into is not None:
-        tables = accuracy_tables(answered, table, words or ("family", "gpu", "version"))
-        _put(options.score_into, tables)
+        _put(options.score_into, accuracy_tables(answered, table, words or ("family", "gpu", "version")))
+
+
+def _check_paths(options: CaseOptions, problems: Problems) -> None:
+    """Whether there is somewhere to write, and the folder of models."""
+    scored = options.score or options.score_into is not None
+    if options.output is None and not scored:
+        problems.add("-o", "is missing", "Say where --cases writes its table, or ask for --score")
+    if options.score_by and not scored:
+        problems.add("--score-by", "needs --score or --score-into", "Add one of them")
+    if options.output is not None and _same_file(options.output, options.source):
+        problems.add("-o", f"{options.output} is the table that --cases reads", "Write to another file")
+    if options.models is not None and not options.models.is_dir():
+        problems.add("--models", f"{options.models} is no folder", "Name a folder of config.json files")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _answered(
+    options: CaseOptions,
+    table: CaseTable,
+    read: tuple[list[str], list[list[str]]],
+    terms: frozenset[Given],
+    lookup: Lookup,
+) -> list[tuple[Row, Answer]]:
+    """Answer row by row and write each at once; the answers themselves are kept only for a score."""
+    header, lines = read
+    kept: list[tuple[Row, Answer]] = []
+    done = 0
+    with contextlib.ExitStack() as stack:
+        output = options.output
+        writer = AnswerWriter(stack.enter_context(replacing(output)), header, table) if output is not None else None
+        advance = stack.enter_context(_progress(len(lines)))
+        for row in rows_of(header, lines):
+            result = one_answer(table, row, terms, options.engine, lookup)
+            done += result.sizing is not None
+            if writer is not None:
+                writer.write(row, result)
+            if options.score or options.score_into is not None:
+                kept.append((row, result))
+            advance()
+    if output is not None:
+        typer.echo(f"{output}: {len(lines):,} rows of {table}, {done:,} answered", err=is_stream(output))
+    return kept
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error where that is a terminal."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("rows", total=total)
+        yield lambda: bar.advance(task)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -78,7 +135,8 @@ def _put(path: Path, tables: str) -> None:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(str(path), f"cannot be read: {error}")) from error
-    path.write_text(with_accuracy(text, tables, str(path)), encoding="utf-8")
+    with replacing(path) as file:
+        file.write(with_accuracy(text, tables, str(path)))
 
 
 def _print_scores(scores: Mapping[str, Score]) -> None:
@@ -110,48 +168,3 @@ def one_answer(table: CaseTable, row: Row, given: frozenset[Given], engine: str,
     except InputError as error:
         return Answer(None, tuple(str(problem) for problem in error.problems))
     return answer(case, lookup)
-
-
-def _opened(path: Path) -> TextIO:
-    """The file; bytes that are no UTF-8 pass through unchanged."""
-    try:
-        return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
-    except OSError as error:
-        raise InputError(Problem(str(path), f"cannot be read: {error.strerror or error}")) from error
-
-
-def read_lines(path: Path, file: Iterable[str]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of cells.
-
-    Raises
-    ------
-    InputError
-        If the file is no CSV, or two of its columns have one name.
-    """
-    try:
-        header, *lines = [cells for cells in csv.reader(file) if cells] or [[]]
-    except csv.Error as error:
-        raise InputError(Problem(str(path), f"is no CSV: {error}")) from error
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise InputError(Problem(str(path), f"column {twice[0]!r:.40} occurs twice", "Keep one of them", row="1"))
-    return header, lines
-
-
-def rows_of(header: list[str], lines: Iterable[list[str]]) -> Iterator[Row]:
-    """Lines as rows; one that is short has empty cells at its end, one that is long keeps its surplus in the last."""
-    for cells in lines:
-        surplus = cells[len(header) - 1 :]
-        whole = cells if len(cells) <= len(header) else [*cells[: len(header) - 1], ",".join(surplus)]
-        yield dict(zip_longest(header, whole, fillvalue=""))
-
-
-def write_rows(output: Path, header: list[str], table: CaseTable, answered: Iterable[tuple[Row, Answer]]) -> None:
-    """Write the input rows with the predictions beside them."""
-    added = answer_columns(table)
-    with output.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow((*header, *added))
-        for row, result in answered:
-            cells = answer_cells(table, result)
-            writer.writerow([*row.values(), *(cells[name] for name in added)])

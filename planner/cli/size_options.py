@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,10 +47,7 @@ class SizeOptions:
     weights: Annotated[
         WeightDtype | None, _option(f"Weight format: {', '.join(WeightDtype)}. Default as stored.", metavar="TYPE")
     ] = None
-    kv: Annotated[
-        KvDtype | None,
-        _option(f"KV-cache format: {', '.join(KvDtype)}. Default as the engine's auto.", metavar="TYPE"),
-    ] = None
+    kv: Annotated[Literal["auto", "bf16", "fp8"], _option("KV-cache format: auto, bf16, fp8.", metavar="TYPE")] = "auto"
     engine: Annotated[Literal["vllm", "sglang"], _option("vllm or sglang.", metavar="NAME")] = "vllm"
     engine_version: Annotated[str, _option("Default the newest in the catalogue.", metavar="VERSION")] = ""
     utilization: Annotated[
@@ -124,6 +121,38 @@ class SizeOptions:
     ] = None
 
 
+ONLY_WITH_CASES = ("output", "given", "models", "score", "score_by", "score_into")
+WITH_BOTH = ("cases", "engine")
+_TYPED_AS = {"model": "MODEL", "as_json": "--json"}
+_ENGINE_OF = {
+    **dict.fromkeys(("block_size", "cpu_offload_gib", "kv_offload_gib", "dtype", "host_memory_gib"), "vllm"),
+    **dict.fromkeys(("dp_attention", "page_size", "cuda_graph_max_batch", "max_total_tokens"), "sglang"),
+}
+"""Options that only one engine has."""
+
+
+def check_together(asked: SizeOptions) -> None:
+    """Whether every option that was typed has an effect: those of one sizing have none on a table, and the reverse.
+
+    Raises
+    ------
+    InputError
+        Naming each that has none.
+    """
+    problems = Problems()
+    for field in fields(asked):
+        of_cases = field.name in ONLY_WITH_CASES
+        useless = of_cases == (asked.cases is None) and field.name not in WITH_BOTH
+        if useless and getattr(asked, field.name) != field.default:
+            option = _TYPED_AS.get(field.name, f"--{field.name.replace('_', '-')}")
+            message = "has no effect without --cases" if of_cases else "has no effect with --cases: its rows say it"
+            problems.add(option, message, "Leave it out")
+        other = _ENGINE_OF.get(field.name, asked.engine)
+        if other != asked.engine and getattr(asked, field.name) != field.default:
+            problems.add(f"--{field.name.replace('_', '-')}", f"is an option of {other}, not of {asked.engine}")
+    problems.raise_if_any()
+
+
 TYPED_WITH: Mapping[str, str] = {
     "tp": "--tp",
     "pp": "--pp",
@@ -155,7 +184,7 @@ def deployment_of(asked: SizeOptions, problems: Problems) -> Deployment:
         attention_dp=asked.dp_attention,
         expert_parallel=asked.expert_parallel,
         weight_dtype=asked.weights or WeightDtype.BF16,
-        kv_dtype=asked.kv or KvDtype.BF16,
+        kv_dtype=KvDtype.BF16,
         max_model_len=asked.max_model_len,
         max_num_seqs=asked.max_num_seqs,
         max_num_batched_tokens=asked.max_num_batched_tokens,
@@ -212,12 +241,15 @@ def _in_range(asked: SizeOptions) -> None:
             problems.add(option, f"must be from 0 to {MOST_OPTION_GIB:,} GiB (got {gib:g})")
     if asked.host_memory_gib is not None and not 0 < asked.host_memory_gib <= MOST_OPTION_GIB:
         problems.add("--host-memory-gib", f"must be above 0 and at most {MOST_OPTION_GIB:,} GiB")
+    if asked.dtype not in DTYPES:
+        problems.add("--dtype", f"{asked.dtype!r:.40} is no precision", "Choose bfloat16 or float16")
     if asked.prefix_hit_share is not None and not 0 <= asked.prefix_hit_share < 1:
         problems.add("--prefix-hit-share", f"must be from 0 to below 1 (got {asked.prefix_hit_share:g})")
     problems.raise_if_any()
 
 
 MOST_OPTION_GIB = 1_000_000
+DTYPES = ("", "auto", "bfloat16", "float16", "half", "float32")
 
 
 def _pair(option: str, text: str) -> tuple[str, int] | None:

@@ -36,7 +36,7 @@ def occupy(sizes: Iterable[int]) -> Occupied:
     free_large: list[int] = []
     allocated = reserved = 0
     for size in sizes:
-        rounded = rounded_up(size, ALIGNMENT)
+        rounded = -(-size // ALIGNMENT) * ALIGNMENT
         small = rounded <= SMALL_TENSOR
         free = free_small if small else free_large
         fit = bisect_left(free, rounded)

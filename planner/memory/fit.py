@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner import units
 from planner.catalog.csv_table import read_table
-from planner.catalog.engine import EngineFacts, TpFigure, find_engine
+from planner.catalog.engine import EngineFacts, find_engine
+from planner.catalog.engine_rules.vllm import TpFigure
 from planner.catalog.load import Catalog
 from planner.catalog.versions import version_key
 from planner.errors import InputError, Problem, Problems

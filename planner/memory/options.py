@@ -17,10 +17,19 @@ from planner.catalog.model_shape import Matrix, ModelShape, Part, Split
 from planner.memory.kv import layer_bytes_per_token
 from planner.memory.loading import Loading, loading_of
 from planner.memory.tensors import BYTES_16BIT, on_rank
-from planner.memory.types import Deployment, LoraAdapters, Origin, Sizing, Speculative, Term, WeightBytes, WeightDtype
+from planner.memory.types import (
+    DRAFT_MODEL,
+    Deployment,
+    LoraAdapters,
+    Origin,
+    Sizing,
+    Speculative,
+    Term,
+    WeightBytes,
+    WeightDtype,
+)
 from planner.memory.weights import pipeline_stages, weight_bytes
 
-DRAFT_MODEL = "draft"
 ADAPTED_PARTS = frozenset({Part.ATTENTION, Part.STATE, Part.MLP, Part.SHARED_EXPERTS, Part.ROUTER})
 """Parts whose linear layers take adapters whatever the model."""
 
@@ -35,6 +44,19 @@ def option_terms(
     if deployment.speculative is not None:
         terms.append(draft_term(shape, facts, deployment, deployment.speculative, gpu))
     return tuple(terms)
+
+
+LOADED_OPTIONS = frozenset({"LoRA adapters", "draft weights"})
+
+
+def loaded_weights_gib(sizing: Sizing) -> float:
+    """Weights of one rank as the engine logs them, GiB.
+
+    ``Model loading took`` of vLLM is printed after adapters are made room for and the draft is loaded
+    (vllm/v1/worker/gpu_model_runner.py, ``load_model``, 0.9.2 to 0.33.0); SGLang prints the model's alone.
+    """
+    loaded = LOADED_OPTIONS if sizing.engine == "vllm" else frozenset()
+    return sizing.terms[0].gib + sum(term.gib for term in sizing.terms[1:] if term.name in loaded)
 
 
 # LoRA adapters
@@ -164,10 +186,15 @@ def own_draft_bytes(shape: ModelShape, dtype: WeightDtype, loading: Loading, spe
     attention = [max(matrix.layers) for matrix in shape.matrices if matrix.part is Part.ATTENTION and matrix.layers]
     if not attention:
         return 0.0
-    matrices = tuple(_as_only_layer(shape.matrices, max(attention)))
+    matrices, dtype = tuple(_as_only_layer(shape.matrices, max(attention))), _draft_dtype(shape, dtype)
     layer = replace(shape, matrices=matrices, num_layers=1, tied_embeddings=False, vision_encoder=None)
     size = weight_bytes(layer, dtype, replace(loading, pp=1, vision=False)).total - layer.rotary_bytes
     return speculative.draft_layers * (size + 2 * shape.hidden_size**2 * BYTES_16BIT)
+
+
+def _draft_dtype(shape: ModelShape, dtype: WeightDtype) -> WeightDtype:
+    """The model's format; 16 bits where the checkpoint keeps the draft so (``is_layer_excluded``, modelopt.py)."""
+    return WeightDtype.BF16 if shape.draft_16bit and dtype == shape.native_weight_dtype else dtype
 
 
 def _as_only_layer(matrices: tuple[Matrix, ...], layer: int) -> Iterator[Matrix]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from planner import units
-from planner.catalog.engine import EngineFacts, GraphSizes, Sampler, SecondRunner, TpFigure, VllmRules
+from planner.catalog.engine import EngineFacts
+from planner.catalog.engine_rules.vllm import GraphSizes, Sampler, SecondRunner, TpFigure, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ImageInput, ModelShape, StateKind
 from planner.memory.types import Deployment, Origin, Term, WeightDtype
@@ -30,6 +31,11 @@ BLAS_WORKSPACE_BYTES = 8 * units.BYTES_PER_MIB + 128 * units.BYTES_PER_KIB
 BLAS_WORKSPACE_HOPPER_BYTES = 32 * units.BYTES_PER_MIB
 """cuBLAS workspaces that PyTorch allocates at the first matrix product: up to and from compute capability 9.0 on
 (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+AMD = "AMD"
+"""The maker of GPUs that run ROCm, as the catalogue names it."""
+SHARED_MEMORY_CAPABILITIES = frozenset(("8.7", "11.0", "12.1"))
+"""Orin, Thor and Spark (GB10), whose GPU uses the host's memory (vllm/utils/mem_utils.py, 0.19.0)."""
+EIGHT_RANKS = 8
 HOPPER = 9
 BLACKWELL = 10
 LATENT_CONTEXT_TOKENS = 65536
@@ -42,6 +48,10 @@ MARLIN_FORMATS = frozenset(
     (WeightDtype.INT4_AWQ, WeightDtype.INT4_GPTQ, WeightDtype.INT8_GPTQ, WeightDtype.W4A16, WeightDtype.W8A16)
 )
 """Formats whose routed experts run in Marlin's kernels: integers with 16-bit activations."""
+
+
+FLASHINFER = Sampler(bytes_per_logit=14)
+"""FlashInfer's sampling: logits 2 + 4, masked logits 4, probabilities 4."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +111,12 @@ def second_runner(shape: ModelShape, rules: VllmRules, weights: WeightDtype) -> 
 
 
 def sampler_of(run: ProfilingRun) -> Sampler:
-    """The sampler that the dummy run calls."""
+    """The sampler that the dummy run calls; where FlashInfer does not sample, that of other platforms."""
     if run.runner:
         return run.runner.sampler
+    flashinfer = run.deployment.vllm.flashinfer_sampler
+    if flashinfer is not None:
+        return FLASHINFER if flashinfer else run.rules.sampler_elsewhere
     return run.rules.sampler if capability_major(run.gpu) else run.rules.sampler_elsewhere
 
 
@@ -252,15 +265,27 @@ def buffers_term(run: ProfilingRun) -> Term | None:
 
 
 def outside_pytorch_term(run: ProfilingRun) -> Term:
-    """Libraries of one rank, NCCL by tensor-parallel degree and link, and the workspace of fused all-reduces."""
+    """Libraries of one rank, NCCL by tensor-parallel degree and link, workspace of fused all-reduces, host memory."""
     tp, rules = run.deployment.tp, run.rules
     linked = run.gpu.interconnect != "pcie"
-    gib = rules.libraries_gib + at_tp(rules.nccl_gib if linked else rules.nccl_pcie_gib, tp) + descriptors_gib(run)
+    libraries = rules.libraries_amd_gib if run.gpu.vendor == AMD else rules.libraries_gib
+    gib = libraries + at_tp(rules.nccl_gib if linked else rules.nccl_pcie_gib, tp) + descriptors_gib(run)
     if linked and reduces_fused(run):
-        gib += at_tp(rules.fused_allreduce_gib, tp)
-    fact = "libraries_gib" if tp == 1 else "nccl_gib" if linked else "nccl_pcie_gib"
+        gib += rules.fused_allreduce_eight_gib if tp >= EIGHT_RANKS else at_tp(rules.fused_allreduce_gib, tp)
+    if run.gpu.compute_capability in SHARED_MEMORY_CAPABILITIES:
+        gib += rules.host_memory_gib
+    fact = largest_unknown(run)
     name = "memory outside PyTorch (CUDA libraries, NCCL)"
     return Term(name, gib, run.facts.origin(fact), run.facts.source(fact))
+
+
+def largest_unknown(run: ProfilingRun) -> str:
+    """The fact that the memory outside PyTorch depends on most."""
+    if run.gpu.compute_capability in SHARED_MEMORY_CAPABILITIES:
+        return "host_memory_gib"
+    if run.deployment.tp == 1:
+        return "libraries_amd_gib" if run.gpu.vendor == AMD else "libraries_gib"
+    return "nccl_pcie_gib" if run.gpu.interconnect == "pcie" else "nccl_gib"
 
 
 def descriptors_gib(run: ProfilingRun) -> float:
@@ -272,13 +297,14 @@ def descriptors_gib(run: ProfilingRun) -> float:
 
 
 def reduces_fused(run: ProfilingRun) -> bool:
-    """Whether all-reduces are fused with norms: compiled, one pipeline stage, Hopper or data-centre Blackwell.
+    """Whether all-reduces are fused with norms: compiled, one stage, one node, Hopper or data-centre Blackwell.
 
-    Source: vllm/config/vllm.py, enable_allreduce_rms_fusion.
+    Source: vllm/config/vllm.py, enable_allreduce_rms_fusion; flashinfer_all_reduce.py, get_fi_ar_workspace: trtllm's
+    workspace is for one node. What mnnvl's takes across nodes is not known, and not counted.
     """
-    deployment = run.deployment
+    deployment, gpu = run.deployment, run.gpu
     compiled = run.rules.allreduce_fused and deployment.tp > 1 and deployment.pp == 1 and not deployment.enforce_eager
-    return compiled and capability_major(run.gpu) in (HOPPER, BLACKWELL)
+    return compiled and deployment.tp <= gpu.max_gpus_per_node and capability_major(gpu) in (HOPPER, BLACKWELL)
 
 
 @lru_cache(maxsize=4096)
@@ -288,11 +314,24 @@ def graph_sizes(largest: int) -> int:
     return small + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
 
 
-def graphs_captured(sizes: GraphSizes, gpu: Gpu, max_num_seqs: int, batched_tokens: int) -> int:
+def graphs_captured(
+    sizes: GraphSizes, gpu: Gpu, max_num_seqs: int, batched_tokens: int, largest: int | None = None
+) -> int:
     """Graphs of both kinds: piecewise for every size, whole for sizes up to ``max_num_seqs``."""
     ceiling = sizes.largest_blackwell if capability_major(gpu) == BLACKWELL else sizes.largest
-    largest = min(sizes.per_sequence * max_num_seqs, ceiling, batched_tokens)
-    return graph_sizes(largest) + graph_sizes(min(largest, max_num_seqs))
+    ceiling = min(sizes.per_sequence * max_num_seqs, ceiling) if largest is None else largest
+    top = min(ceiling, batched_tokens)
+    return graph_sizes(top) + graph_sizes(min(top, max_num_seqs))
+
+
+def graphs_estimated(run: ProfilingRun) -> bool:
+    """Whether this start captures graphs, and estimates them before it sizes the pool (gpu_worker.py)."""
+    rules = run.rules
+    if not rules.cudagraph_deducted or run.deployment.enforce_eager:
+        return False
+    if run.gpu.vendor == AMD and not rules.cudagraph_estimated_on_amd:
+        return False
+    return run.runner is None or run.runner.graphs_estimated
 
 
 def graph_term(run: ProfilingRun) -> Term | None:
@@ -301,9 +340,10 @@ def graph_term(run: ProfilingRun) -> Term | None:
     The engine captures two graphs of each kind and takes the second's memory for every further one.
     """
     rules, deployment = run.rules, run.deployment
-    if not rules.cudagraph_deducted or deployment.enforce_eager or (run.runner and not run.runner.graphs_estimated):
+    if not graphs_estimated(run):
         return None
-    graphs = graphs_captured(rules.graph_sizes, run.gpu, run.max_num_seqs, run.batched_tokens)
+    cap = deployment.vllm.max_cudagraph_capture_size
+    graphs = graphs_captured(rules.graph_sizes, run.gpu, run.max_num_seqs, run.batched_tokens, cap)
     gib = units.mib_to_gib(graphs * run.shape.num_layers / deployment.pp * rules.graph_mib_per_layer)
     facts = run.facts
     source = f"{graphs} graphs; {facts.source('graph_mib_per_layer')}"

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from planner.catalog.engine import StateRules
+from planner.catalog.engine_rules.shared import StateRules
 from planner.catalog.model_shape import StateKind, StateLayers
 
 STATE_DTYPE_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}

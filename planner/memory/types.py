@@ -70,6 +70,9 @@ class VllmFlags:
     async_scheduling: bool | None = None
     offline: bool = False
     """Started through the ``LLM`` class, whose default ``max_num_batched_tokens`` is larger."""
+    flashinfer_sampler: bool | None = None
+    """Whether FlashInfer samples: from 0.8 to 0.11 wherever it is installed; ``VLLM_USE_FLASHINFER_SAMPLER``."""
+    max_cudagraph_capture_size: int | None = None
     attention_backend: str = ""
     dtype: str = ""
     """``--dtype`` where it is typed (``bfloat16``, ``float16`` or ``half``)."""
@@ -105,9 +108,13 @@ class SglangFlags:
     unified_memory: bool = False
 
 
+DRAFT_MODEL = "draft"
+"""Method of speculative decoding by another model."""
+
+
 @dataclass(frozen=True)
 class Speculative:
-    """Speculative decoding: ``mtp`` (the model's own layers), ``eagle`` or ``draft`` (another model)."""
+    """Speculative decoding: ``mtp`` (the model's own layers), ``eagle`` or `DRAFT_MODEL`."""
 
     method: str
     num_tokens: int
@@ -222,7 +229,8 @@ class Pool:
     window_tokens
         The window of those layers (0 without).
     sliding_reserve_tokens
-        Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without.
+        Most tokens a request can hold in sliding layers (window plus tokens in flight), 0 without; it does so while its
+        prompt is computed, and holds the window alone afterwards.
     state_bytes_per_request
         Bytes of the pool (SGLang: of the state pool) that one request holds however short it is: recurrent states.
     state_slots

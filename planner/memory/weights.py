@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, Stored
@@ -106,7 +107,8 @@ def read_with(matrix: Matrix) -> Part:
 
 def _held(shape: ModelShape, dtype: WeightDtype, loading: Loading, stage: _Stage) -> Iterator[_Held]:
     native = shape.native_weight_dtype
-    mxfp4 = dtype is WeightDtype.MXFP4 or any(m.stored == formats.mxfp4() for m in shape.matrices if dtype == native)
+    packed = formats.mxfp4()
+    mxfp4 = dtype is WeightDtype.MXFP4 or (dtype == native and any(m.stored == packed for m in shape.matrices))
     for matrix in shape.matrices:
         count = _copies_in_stage(matrix, stage, tied=shape.tied_embeddings)
         if not count or (matrix.part is Part.VISION and not loading.vision):
@@ -127,7 +129,7 @@ def _copies_in_stage(matrix: Matrix, stage: _Stage, *, tied: bool) -> int:
     every stage.
     """
     if matrix.layers:
-        return sum(1 for layer in matrix.layers if layer in stage.layers)
+        return sum(map(stage.layers.__contains__, matrix.layers))
     if matrix.part is Part.VISION:
         return 1
     if matrix.part is Part.EMBEDDING:
@@ -193,11 +195,13 @@ def tensor_sizes(held: tuple[_Held, ...], layers: range) -> Iterator[int]:
         if not item.matrix.layers:
             (first if item.matrix.part is Part.EMBEDDING else rest).append(index)
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
+    sizes: list[tuple[int, ...]] = []
     for indexes in (first, *by_layer.values(), rest):
         alike = tuple(indexes)
         if alike not in known:
             known[alike] = tuple(_sizes_in_layer(held[index] for index in alike))
-        yield from known[alike]
+        sizes.append(known[alike])
+    return chain.from_iterable(sizes)
 
 
 def _sizes_in_layer(items: Iterable[_Held]) -> Iterator[int]:

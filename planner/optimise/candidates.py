@@ -19,13 +19,14 @@ from planner.memory.calibration import calibrated_size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
 from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Serving, Workload
 from planner.queueing.footprint import (
+    Holding,
     Marks,
     Moments,
+    holding_of,
     marks_of,
     moments_of,
     pool_token_equivalents,
     stack_moments,
-    token_equivalent_bytes,
 )
 from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, scaled, used_shares
 from planner.queueing.replicas import MAX_REPLICAS, least_replicas
@@ -84,7 +85,7 @@ def configurations(
             f"max_model_len {model_maximum} refuses {share:.3%} of requests, budget {workload.request.tail_budget:.3%}"
         )
         return (), (Rejection(workload.name, "any", 0, "tail length", detail, share),)
-    geometry: dict[tuple[float, ...], tuple[Marks, Moments]] = {}
+    geometry: dict[tuple[int, Holding], tuple[Marks, Moments]] = {}
     configs: list[Config] = []
     rejections: list[Rejection] = []
     for gpu in gpus:
@@ -133,15 +134,10 @@ def _config(
     sizing: Sizing,
     length: LengthChoice,
     speed: SpeedFacts,
-    geometry: dict[tuple[float, ...], tuple[Marks, Moments]],
+    geometry: dict[tuple[int, Holding], tuple[Marks, Moments]],
 ) -> Config:
     """One configuration; length laws in the same pool geometry share their moments."""
-    unit = token_equivalent_bytes(sizing)
-    sliding, state = sizing.sliding_bytes_per_token / unit, sizing.pool_state_bytes_per_request / unit
-    key = (
-        length.max_model_len, sizing.largest_block_tokens, round(sliding, 9), round(state, 9),
-        sizing.sliding_reserve_tokens,
-    )  # fmt: skip
+    key = (length.max_model_len, holding_of(sizing))
     if key not in geometry:
         marks = marks_of(length.law, sizing)
         geometry[key] = (marks, moments_of(marks, length.law))

@@ -1,18 +1,23 @@
-"""What one request holds over its life, as moments that are closed-form in the speed of the replica.
+"""What one request holds over its life, and its moments, which are closed-form in the speed of the replica.
 
-A request with prompt P and output O holds F = a P + c token-equivalents from admission, stays S(P) seconds in
-prefill, then grows by ``a`` a token for O tokens of ``w`` seconds each, and leaves. ``a`` and ``c`` turn sliding-window
-layers and block rounding into equivalents of one token of the layers that keep everything:
+A request of a prompt of P tokens holds the footprint of P from admission, stays S(P) seconds in prefill, then grows
+token by token for O tokens of ``w`` seconds each, and leaves. In bytes, with t live tokens, [t] whole blocks of them,
 
-    bytes held at t tokens <= full * (t + block − 1) + sliding * min(t, reserve) + state
-                           <= full * (a * t + c)
+    decode   full * [t] + sliding * min([t], window in whole blocks) + state
+    prefill  full * [P] + sliding * min([P], reserve) + state
 
-with (a, c) = (1 + sliding/full, block − 1 + state/full) for requests that never outgrow the window and
-(1, block − 1 + sliding/full * reserve + state/full) for the others; both bounds hold for every request, the smaller one
-is taken. The state (recurrent layers) is held however short the request; one that has a pool of its own takes nothing
-here. A model that keeps nothing but states counts requests: its token-equivalent is the state of one request.
+counted in equivalents of one token of the layers that keep everything. Blocks are counted as they are taken, not by
+their worst case ``t + block - 1``: next to recurrent layers they are hundreds to thousands of tokens, and half a block
+too many is up to a sixth of a short request. The window in whole blocks is what vLLM keeps once blocks outside it are
+freed on every step; while a prompt is computed, vLLM 0.33.0 reserves the tokens in flight as well
+(``KVCacheManager.allocate_slots``, ``Scheduler._inflight_prefill_reserved_blocks``). The state (recurrent layers) is
+held however short the request; one that has a pool of its own takes nothing here. A model that keeps nothing but states
+counts requests: its token-equivalent is the state of one request.
 
-Source of the moments: direct integration over the age of a request of the piecewise-linear footprint; they are the
+A cell of the length law is held at its mean and rounded up from its longest prompt, or takes ``block - 1`` more where
+that is less: at every age an upper bound on the mean of the cell's requests.
+
+Source of the moments: integration over the age of a request of the footprint, by quadrature over decode; they are the
 first three cumulants of the live-token sum of an M/G/infinity system divided by the arrival rate (Campbell's theorem).
 """
 
@@ -20,11 +25,71 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 
 from planner.memory.types import Sizing
 from planner.traffic.types import FloatArray, IntArray, LengthLaw
+
+STEPS_IN_FLIGHT = 2
+"""Decode steps that an asynchronous scheduler runs ahead of what it has processed: their tokens are not yet freed."""
+DECODE_POINTS = 24
+"""Gauss-Legendre points over the output of a cell: exact between the steps of blocks."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a request occupies by its tokens, in token-equivalents.
+
+    Attributes
+    ----------
+    full, sliding
+        Of one token in layers that keep everything, and in those that keep a window.
+    block_tokens
+        Tokens are taken in blocks of this size.
+    window_tokens
+        Most tokens held in sliding layers while decoding, in whole blocks.
+    reserve_tokens
+        The same during prefill.
+    state
+        Held however short the request.
+    """
+
+    full: float
+    sliding: float
+    block_tokens: int
+    window_tokens: int
+    reserve_tokens: int
+    state: float
+
+    def of(self, tokens: FloatArray, longest: FloatArray, most: int) -> FloatArray:
+        """Token-equivalents of requests of ``tokens`` on average, of which none has more than ``longest``.
+
+        ``most`` bounds the tokens of sliding layers.
+        """
+        block = self.block_tokens
+        blocks = np.minimum(np.ceil(longest / block) * block, tokens + (block - 1.0))
+        return np.asarray(self.full * blocks + self.sliding * np.minimum(blocks, float(most)) + self.state)
+
+    def of_mean(self, mean_prompt: float, mean_output: float) -> float:
+        """Token-equivalents of a request of mean lengths halfway through its output: for the formula of means."""
+        tokens = np.asarray(mean_prompt + mean_output / 2)
+        return float(self.of(tokens, tokens, self.window_tokens))
+
+
+def holding_of(sizing: Sizing) -> Holding:
+    """How a sizing's pool charges a request."""
+    unit, block = token_equivalent_bytes(sizing), sizing.largest_block_tokens
+    kept = (-(-(sizing.window_tokens + STEPS_IN_FLIGHT - 1) // block) + 1) * block
+    return Holding(
+        full=sizing.bytes_per_token / unit,
+        sliding=sizing.sliding_bytes_per_token / unit,
+        block_tokens=block,
+        window_tokens=min(kept, sizing.sliding_reserve_tokens),
+        reserve_tokens=sizing.sliding_reserve_tokens,
+        state=sizing.pool_state_bytes_per_request / unit,
+    )
 
 
 @dataclass(frozen=True)
@@ -37,22 +102,32 @@ class Marks:
         Share of requests, sums to 1.
     prompt, output
         Mean lengths of the cell, tokens.
-    growth
-        Token-equivalents that one token adds (``a``).
-    start
-        Token-equivalents held on admission (``F``).
+    longest_prompt
+        Longest prompt of the cell, tokens.
+    holding
+        What tokens occupy.
     """
 
     weight: FloatArray
     prompt: FloatArray
     output: FloatArray
-    growth: FloatArray
-    start: FloatArray
+    longest_prompt: FloatArray
+    holding: Holding
+
+    @property
+    def start(self) -> FloatArray:
+        """Token-equivalents held during prefill."""
+        return self.holding.of(self.prompt, self.longest_prompt, self.holding.reserve_tokens)
 
     @property
     def end(self) -> FloatArray:
         """Token-equivalents held when the last token is out."""
-        return self.start + self.growth * self.output
+        return self.held(self.output)
+
+    def held(self, generated: FloatArray) -> FloatArray:
+        """Token-equivalents held in decode after ``generated`` tokens; cells along the last axis."""
+        tokens, longest = self.prompt + generated, self.longest_prompt + generated
+        return self.holding.of(tokens, longest, self.holding.window_tokens)
 
 
 @dataclass(frozen=True)
@@ -110,15 +185,8 @@ def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
         The pool that they are held in.
     """
     n = law.n.astype(np.float64)
-    prompt, output = law.sum_prompt / n, law.sum_output / n
-    unit = token_equivalent_bytes(sizing)
-    full, sliding = sizing.bytes_per_token / unit, sizing.sliding_bytes_per_token / unit
-    rounding = (sizing.largest_block_tokens - 1.0) if full or sliding else 0.0
-    within = law.max_total.astype(np.float64) <= sizing.sliding_reserve_tokens
-    growth = np.where(within, full + sliding, full)
-    offset = np.where(within, rounding, rounding + sliding * sizing.sliding_reserve_tokens)
-    offset = offset + sizing.pool_state_bytes_per_request / unit
-    return Marks(n / n.sum(), prompt, output, growth, growth * prompt + offset)
+    longest = law.max_prompt.astype(np.float64)
+    return Marks(n / n.sum(), law.sum_prompt / n, law.sum_output / n, longest, holding_of(sizing))
 
 
 def token_equivalent_bytes(sizing: Sizing) -> float:
@@ -143,36 +211,45 @@ def pool_token_equivalents(sizing: Sizing) -> float:
 
 
 def moments_of(marks: Marks, law: LengthLaw) -> Moments:
-    """Moments of the footprint; first-order terms are exact whatever the cells.
+    """Moments of the footprint.
 
-    The second and third moments take each cell at its mean, which understates them by at most the spread inside a
-    cell (9 % of a length); the first moment uses the cells' exact sums of products.
+    The first moment takes the tokens of the layers that keep everything from the cells' exact sums of products. The
+    second and third take each cell at its mean, which understates them by at most the spread inside a cell (9 % of a
+    length).
     """
     total = float(law.n.sum())
-    weight, start, output, growth = marks.weight, marks.start, marks.output, marks.growth
-    grown = growth * output
+    weight, start, full = marks.weight, marks.start, marks.holding.full
     prompt_powers = np.stack([np.ones_like(start), marks.prompt, law.sum_pp / law.n])
     prefill = np.array([[float(np.sum(weight * start**k * power)) for power in prompt_powers] for k in range(4)])
-    offset = start - growth * marks.prompt
-    exact_first = float(np.sum(growth * (law.sum_po + law.sum_oo / 2) + offset * law.sum_output)) / total
+    points, shares = _decode_points()
+    generated = points[:, None] * marks.output
+    held = marks.held(generated)
+    beside = shares @ (held - full * (marks.prompt + generated))
+    exact_tokens = float((law.sum_po + law.sum_oo / 2).sum()) / total
     decode = np.array(
         [
             float(law.sum_output.sum()) / total,
-            exact_first,
-            float(np.sum(weight * output * (start**2 + start * grown + grown**2 / 3))),
-            float(np.sum(weight * output * (start**3 + 1.5 * start**2 * grown + start * grown**2 + grown**3 / 4))),
+            full * exact_tokens + float(np.sum(weight * marks.output * beside)),
+            *(float(np.sum(weight * marks.output * (shares @ held**k))) for k in (2, 3)),
         ]
     )
     return Moments(
         mean_prompt=np.asarray(law.mean_prompt),
         mean_prompt2=np.asarray(float(law.sum_pp.sum()) / total),
         mean_output=np.asarray(law.mean_output),
-        read_tokens=np.asarray(float((law.sum_po + law.sum_oo / 2).sum()) / total),
+        read_tokens=np.asarray(exact_tokens),
         prefill=prefill,
         decode=decode,
-        decode_overlap=np.asarray(_decode_overlap(marks)),
+        decode_overlap=np.asarray(_decode_overlap(marks, shares @ held)),
         prefill_overlap=_prefill_overlap(marks),
     )
+
+
+@cache
+def _decode_points() -> tuple[FloatArray, FloatArray]:
+    """Points in (0, 1) and their shares, which sum to 1."""
+    points, weights = np.polynomial.legendre.leggauss(DECODE_POINTS)
+    return (points + 1.0) / 2.0, weights / 2.0
 
 
 def _prefill_overlap(marks: Marks) -> FloatArray:
@@ -184,18 +261,24 @@ def _prefill_overlap(marks: Marks) -> FloatArray:
     return np.array([mass.sum() ** 2, np.sum(above**2 * np.diff(edges)), np.sum(above**2 * np.diff(edges**2))])
 
 
-def _decode_overlap(marks: Marks, points: int = 400) -> float:
-    """Integral of E[footprint at decode age x]^2 dx, where x counts generated tokens."""
+def _decode_overlap(marks: Marks, mean_held: FloatArray, points: int = 400) -> float:
+    """Integral of E[footprint at decode age x]^2 dx, where x counts generated tokens.
+
+    Each cell's footprint is taken as a line with the right mean over decode, from its value at the start to that at the
+    end.
+    """
     longest = float(marks.output.max(initial=0.0))
     if longest <= 0:
         return 0.0
     edges = np.concatenate([[0.0], np.geomspace(max(longest * 1e-4, 1e-3), longest, points)])
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    growth = (marks.end - marks.held(np.zeros_like(marks.output))) / np.maximum(marks.output, 1e-12)
+    level = mean_held - growth * marks.output / 2
     order = np.argsort(marks.output)
     output = marks.output[order]
-    start_mass = np.cumsum((marks.weight * marks.start)[order][::-1])[::-1]
-    growth_mass = np.cumsum((marks.weight * marks.growth)[order][::-1])[::-1]
+    level_mass = np.cumsum((marks.weight * level)[order][::-1])[::-1]
+    growth_mass = np.cumsum((marks.weight * growth)[order][::-1])[::-1]
     alive = np.searchsorted(output, middle, side="right")
-    padded_start, padded_growth = np.append(start_mass, 0.0), np.append(growth_mass, 0.0)
-    mean = padded_start[alive] + middle * padded_growth[alive]
+    padded_level, padded_growth = np.append(level_mass, 0.0), np.append(growth_mass, 0.0)
+    mean = padded_level[alive] + middle * padded_growth[alive]
     return float(np.sum(mean**2 * width))

@@ -205,7 +205,7 @@ def live_tokens(rate_per_s: float, idc: float, marks: Marks, moments: Moments, s
         raise ValueError("live tokens need a positive rate and a length law that holds tokens")
     batch = float(batch_mean(idc))
     variance = rate_per_s * float(footprint_integral(moments, stay, 2)) * max(idc, 1.0)
-    largest = float(marks.end.max())
+    largest = float(max(marks.start.max(), marks.end.max()))
     span = exact_mean + 14.0 * float(np.sqrt(variance)) + 4.0 * batch * largest
     step = span / LATTICE_POINTS
     held, alive_s = _age_distributions(marks, stay, step)
@@ -229,7 +229,9 @@ def _age_distributions(marks: Marks, stay: Residence, step: float) -> tuple[Floa
     edges = np.concatenate([[0.0], np.geomspace(min(longest * 1e-3, float(life.min()) + 1e-9), longest, AGE_CELLS)])
     ages, lengths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     generated = np.clip((ages[:, None] - prefill[None, :]) / stay.token_s, 0.0, None)
-    held = np.where(ages[:, None] < life[None, :], marks.start + marks.growth * generated, 0.0) / step
+    in_prefill = ages[:, None] < prefill[None, :]
+    footprint = np.where(in_prefill, marks.start[None, :], marks.held(generated))
+    held = np.where(ages[:, None] < life[None, :], footprint, 0.0) / step
     lower = np.minimum(held.astype(np.int64), LATTICE_POINTS - 2)
     share = held - lower
     row = np.arange(len(ages))[:, None] * LATTICE_POINTS

@@ -220,7 +220,8 @@ def _kv_cache(sizing: Sizing, *, fp8: str) -> Words:
         return ["--kv-cache-dtype", named]
     if sizing.deployment.kv_dtype is KvDtype.FP8:
         return ["--kv-cache-dtype", fp8]
-    return ["--kv-cache-dtype", "bfloat16"] if sizing.declares_fp8_kv else []
+    # What SGLang takes by itself depends on the model and the GPU (sparse latents on Blackwell: fp8).
+    return ["--kv-cache-dtype", "bfloat16"] if sizing.declares_fp8_kv or sizing.engine == "sglang" else []
 
 
 def _number(value: float) -> str:

@@ -22,7 +22,7 @@ def test_every_fact_has_a_source_and_a_date() -> None:
 
 @pytest.mark.parametrize(
     ("version", "listed", "utilization"),
-    [("0.11.0", "0.11.0", 0.90), ("0.11.4", "0.11.0", 0.90), ("0.19.0", "0.19.0", 0.90), ("0.20.1", "0.20.0", 0.92)],
+    [("0.11.0", "0.11.0", 0.90), ("0.11.4", "0.11.0", 0.90), ("0.19.0", "0.19.0", 0.90), ("0.20.2", "0.20.1", 0.92)],
 )
 def test_the_nearest_older_version_is_taken(version: str, listed: str, utilization: float) -> None:
     facts = find_engine(ENGINES, "vllm", version)
@@ -65,7 +65,7 @@ def test_a_suffix_does_not_make_another_version(version: str) -> None:
     [
         ("vllm", "99.0", "0.33.0", "newer than every version"),
         ("sglang", "0.33.0", "0.5.23", "newer than every version"),
-        ("vllm", "0.20.1", "0.20.0", "not in the catalogue"),
+        ("vllm", "0.20.2", "0.20.1", "not in the catalogue"),
     ],
 )
 def test_a_substituted_version_is_told(name: str, version: str, used: str, why: str) -> None:

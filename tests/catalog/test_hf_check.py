@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.hf.hf_config import read_model_shape
-from planner.catalog.hf.hf_fields import text_config
+from planner.catalog.hf.config import read_model_shape
+from planner.catalog.hf.fields import text_config
 from planner.catalog.load import load_catalog
 from planner.catalog.models import read_json_object
 from planner.errors import InputError

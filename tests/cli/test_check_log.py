@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 
 from planner.cli import main
 from planner.memory.calibration import read_calibration
+from planner.memory.starts.startup_log import read_log
 from planner.plan import plan_to_json
 from tests.report.sample import sample_plan
 
@@ -163,12 +168,51 @@ def test_a_refusal_that_was_not_predicted_is_off(run: Any, tmp_path: Path) -> No
         ([LLAMA, "--model", "no/such"], "not in the catalogue"),
         (["/no/such/file.log"], "cannot be read"),
         ([LLAMA, *LLAMA_8B, "--plan", LLAMA], "is no plan"),
+        ([LLAMA, *LLAMA_8B, "--gpu", "no-such"], "not in the catalogue"),
     ],
 )
 def test_what_is_missing_is_said_and_exits_2(run: Any, arguments: list[str], text: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert text in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("vLLM API server version 0.31.0\nModel loading took -3.0 GiB\n", "measures what cannot be"),
+        ("vLLM API server version 0.31.0\n", "nothing to calibrate with"),
+    ],
+)
+def test_a_log_without_usable_figures_calibrates_nothing(run: Any, tmp_path: Path, text: str, said: str) -> None:
+    log, file = tmp_path / "serve.log", tmp_path / "measured.toml"
+    log.write_text(text, encoding="utf-8")
+    code, _, err = run(str(log), *LLAMA_8B, "--gpu", "H100-SXM", "--calibrate", str(file))
+    assert code == 2
+    assert said in err
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_is_read_from_a_pipe(run: Any, tmp_path: Path, packed: bool) -> None:
+    pipe, content = tmp_path / "pipe", Path(LLAMA).read_bytes()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(content) if packed else content,))
+    writer.start()
+    code, out, _ = run(str(pipe), *LLAMA_8B)
+    writer.join()
+    assert code == 3
+    assert "activation peak" in out
+
+
+def test_endless_phrases_take_no_time(tmp_path: Path) -> None:
+    """Looking ahead from each of many beginnings to the end of the line would take minutes."""
+    path = tmp_path / "serve.log"
+    beginnings = ("Load weight end. ", "KV Cache is allocated. ", "total_gpu_memory=1GiB ", "Capture graph end. ")
+    path.write_text("".join(f"INFO GiB {20_000 * text}\n" for text in beginnings), encoding="utf-8")
+    started = time.monotonic()
+    read_log(path)
+    assert time.monotonic() - started < 15
 
 
 def test_measured_terms_are_written_and_used_first(run: Any, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,10 +94,15 @@ def test_options_that_cannot_be_used_exit_2(run: Any, tmp_path: Path, arguments:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "no table of cases"),
+        ("", "is empty"),
         ("name,price\nx,1\n", "no table of cases"),
         ("model,gpu,tp,tp\nx,y,1,2\n", "occurs twice"),
-        ("model,gpu,tp\n" + "x" * 200_000 + ",y,1\n", "is no CSV"),
+        ("model,gpu,tp\n" + "x" * 200_000 + ",y,1\n", "row 2: is no CSV"),
+        ('model,gpu,tp\nx,y,1\n"x,y,1\nx,y,1\n', "row 4: is no CSV: a quote"),
+        ("model;gpu;tp\nx;y;1\n", "separated by semicolons"),
+        ("model\tgpu\ttp\nx\ty\t1\n", "separated by tabs"),
+        ("m\0o\0d\0e\0l\0,\0", "no UTF-8 text"),
+        ("model,gpu\nx,y\n", "lacks tp (it has model, gpu)"),
     ],
 )
 def test_a_file_that_is_no_table_exits_2(run: Any, tmp_path: Path, content: str, text: str) -> None:
@@ -117,6 +124,78 @@ def test_ragged_rows_and_foreign_bytes_pass_through(run: Any, tmp_path: Path) ->
     assert b'"n\xe9,more"' in lines[2]
     assert len(lines) == 4
     assert b",y," in lines[3]
+
+
+def test_the_old_table_stays_until_the_new_one_is_whole(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("old", encoding="utf-8")
+    monkeypatch.setattr("planner.cli.size_cases.one_answer", Mock(side_effect=KeyboardInterrupt))
+    code, _, _ = run("--cases", table(tmp_path, *ROWS), "-o", str(out))
+    assert code == 130
+    assert out.read_text(encoding="utf-8") == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.csv", "out.csv"]
+
+
+def test_predictions_of_an_answered_table_are_replaced(run: Any, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    run("--cases", table(tmp_path, *ROWS), "-o", str(first))
+    code, _, _ = run("--cases", str(first), "-o", str(second))
+    assert code == 0
+    assert second.read_bytes() == first.read_bytes()
+
+
+@pytest.mark.parametrize("target", ["cases.csv", ".", "no/folder/out.csv"])
+def test_a_target_that_cannot_be_written_exits_2_before_an_answer(run: Any, tmp_path: Path, target: str) -> None:
+    cases = table(tmp_path, *ROWS)
+    before = Path(cases).read_bytes()
+    code, out, err = run("--cases", cases, "-o", str(tmp_path / target))
+    assert (code, out) == (2, "")
+    assert "cannot be written" in err or "is the table that --cases reads" in err
+    assert Path(cases).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["cases.csv"]
+
+
+def test_options_without_effect_are_all_named(run: Any, tmp_path: Path) -> None:
+    code, _, err = run("--cases", table(tmp_path, *ROWS), "-o", str(tmp_path / "o.csv"), "--tp", "4", "--json")
+    assert code == 2
+    assert "--tp: has no effect with --cases" in err
+    assert "--json: has no effect with --cases" in err
+    code, _, err = run("Qwen/Qwen3-8B", "--gpu", "L40S", "--score", "--models", str(tmp_path))
+    assert code == 2
+    assert "--score: has no effect without --cases" in err
+    assert "--models: has no effect without --cases" in err
+
+
+def test_hostile_cells_are_reasons_and_take_no_time(run: Any, tmp_path: Path) -> None:
+    long = 100_000
+    lines = (
+        f"A,x{' ' * long}y,H100-80GB,1,",
+        f"B,Qwen/Qwen3-8B,H{' ' * long}x,1,",
+        f"C,Qwen/Qwen3-8B,H100-80GB,1,{'fp8 ' * (long // 4)}",
+        f"D,{'a' * 5000}.json,H100-80GB,1,",
+        "E,../../../etc/passwd,H100-80GB,1,",
+        *(f"F,Qwen/Qwen3-8B,H100-80GB,{tp}," for tp in ("-2", "1e309", "NaN", "-0", "1" + 30 * "0", "=1+1")),
+    )
+    out = tmp_path / "out.csv"
+    started = time.monotonic()
+    code, _, _ = run("--cases", table(tmp_path, *lines, header="id,model,gpu,tp,flags"), "-o", str(out))
+    assert code == 0
+    assert time.monotonic() - started < 20
+    for row in read(out):
+        assert row["reasons"] or row["id"] == "C"
+
+
+@pytest.mark.parametrize("config_file", ["a" * 5000, "/etc/passwd", "/dev/zero", ".", "no\0where.json"])
+def test_a_config_file_that_is_none_is_a_reason(run: Any, tmp_path: Path, config_file: str) -> None:
+    out = tmp_path / "out.csv"
+    lines = (f"A,no/such,L40S,1,{config_file}", "B,Qwen/Qwen3-8B,L40S,1,")
+    code, _, _ = run("--cases", table(tmp_path, *lines, header="id,model,gpu,tp,config_file"), "-o", str(out))
+    assert code == 0
+    bad, good = read(out)
+    assert bad["reasons"]
+    assert good["predicted_starts"] == "y"
 
 
 def test_a_missing_table_is_said_so(run: Any, tmp_path: Path) -> None:

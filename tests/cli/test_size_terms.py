@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.cli import main
 
+CONFIGS = Path(__file__).parents[2] / "catalogs" / "models"
 LLAMA_8B = ["meta-llama/Meta-Llama-3.1-8B", "--gpu", "H100-SXM", "--max-model-len", "8192"]
 DRAFT = ["--speculative", "draft:3", "--draft-model", "meta-llama/Llama-3.2-1B-Instruct"]
 
@@ -83,3 +85,41 @@ def test_every_reason_is_printed(run: Any) -> None:
     rules = {refusal["rule"] for refusal in refusals}
     assert {"attention heads % tp", "decode context parallelism", "fp8 KV support"} <= rules
     assert all(refusal["message"] and refusal["fix"] for refusal in refusals)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--page-size", "16", "--dp-attention", "2"],
+            ["--page-size: is an option of sglang", "--dp-attention: is an"],
+        ),
+        (["--engine", "sglang", "--block-size", "16"], ["--block-size: is an option of vllm, not of sglang"]),
+        (["--dtype", "float8"], ["--dtype: 'float8' is no precision"]),
+    ],
+)
+def test_options_that_the_engine_does_not_have_are_refused(run: Any, arguments: list[str], said: list[str]) -> None:
+    code, out, err = run(*LLAMA_8B, *arguments)
+    assert (code, out) == (2, "")
+    for text in said:
+        assert text in err
+
+
+@pytest.mark.parametrize(("kv", "found"), [([], "fp8"), (["--kv", "auto"], "fp8"), (["--kv", "bf16"], "bf16")])
+def test_sglangs_auto_takes_the_declared_cache(run: Any, kv: list[str], found: str) -> None:
+    """Llama-3.1-70B at tp 4: 80 layers x 2 x 2 heads x 128 elements of 1 or 2 bytes."""
+    typed = ["nvidia/Llama-3.1-70B-Instruct-FP8", "--gpu", "H100-SXM", "--tp", "4", "--engine", "sglang", "--json"]
+    code, out, _ = run(*typed, *kv)
+    data = json.loads(out)
+    assert code == 0
+    assert (data["kv"], data["bytes_per_token"]) == (found, 80 * 2 * 2 * 128 * (1 if found == "fp8" else 2))
+
+
+def test_a_tower_without_its_width_is_no_crash(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    config = json.loads((CONFIGS / "Qwen--Qwen3-VL-32B-Instruct.json").read_text(encoding="utf-8"))
+    config["vision_config"]["hidden_size"] = None
+    path.write_text(json.dumps(config), encoding="utf-8")
+    code, _, err = run(str(path), "--gpu", "H200-SXM")
+    assert code != 1
+    assert "internal error" not in err

@@ -326,8 +326,12 @@ def test_two_token_figures_of_one_pool(catalog: Catalog) -> None:
     shape, gpu = catalog.model_shape("openai/gpt-oss-20b"), catalog.gpu("H100-SXM")
     deployment = Deployment(1, WeightDtype.MXFP4, KvDtype.BF16)
     logged = {}
-    for version in ("0.11.0", "0.19.0", "0.33.0"):
+    for version in ("0.11.0", "0.19.0", "0.20.0", "0.20.1", "0.33.0"):
         facts = catalog.engine("vllm", version)
         pool, _ = pool_of(shape, gpu, facts, deployment, 20 * 2**30, 32_768, 8192)
         logged[version] = (pool.logged_tokens, round(pool.max_concurrency, 4))
-    assert logged == {"0.11.0": (436_896, 21.2585), "0.19.0": (436_896, 21.2585), "0.33.0": (580_836, 17.7257)}
+    assert logged == {
+        **dict.fromkeys(("0.11.0", "0.19.0", "0.20.0"), (436_896, 21.2585)),
+        "0.20.1": (696_597, 21.2585),  # 54,613 blocks / (2,048 full + 521 sliding) x 32,768
+        "0.33.0": (580_836, 17.7257),
+    }

@@ -12,6 +12,7 @@ from planner.memory.starts.case_texts import (
     number,
     stated_date,
     stated_flags,
+    stated_memory,
     stated_version,
     weight_format,
     whole,
@@ -134,6 +135,12 @@ def test_weight_formats(text: str, stated: bool, dtype: WeightDtype | None) -> N
         ("--chunked-prefill-size=-1", {"max_num_batched_tokens": "-1"}),
         ("--disable-radix-cache=True --page-size=16", {"disable_radix_cache": "y", "page_size": "16"}),
         ("--disable-radix-cache=False", {}),
+        ("--enable-prefix-caching", {"prefix_caching": "y"}),
+        ("--no-enable-prefix-caching", {"no_prefix_caching": "y"}),
+        ("offline LLM class; benchmarks run offline", {"offline": "y"}),
+        ("FlashInfer not installed (native sampler)", {"no_flashinfer_sampler": "y"}),
+        ("VLLM_USE_FLASHINFER_SAMPLER=1", {"flashinfer_sampler": "y"}),
+        ("--max-cudagraph-capture-size 8", {"max_cudagraph_capture_size": "8"}),
         ("fp8 per-block online", {"quantization": "fp8"}),
         ("weights 65.97 GiB (Marlin MXFP4); Available KV cache memory -2.14 GiB", {}),
         ("--dtype float16, 16k ctx", {"dtype": "float16", "max_model_len": "16384"}),
@@ -160,3 +167,22 @@ def test_counts_and_numbers() -> None:
 def test_a_count_that_is_none_is_said_so(text: str) -> None:
     with pytest.raises(InputError, match="tp"):
         whole(text, "tp")
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [
+        ("12GB RTX 12.00 GiB", 12.0),
+        ("96GB class (95.01; card not named in excerpt)", 95.01),
+        ("RTX 24GB WSL (23.99)", 23.99),
+        ("~63.4 GiB derived", 63.4),
+        ("24GB-class (.0333*total=.79 => 23.6)", 23.6),
+        ("21.48) 2080Ti-22GB", 21.48),
+        ("80GB-class", None),
+        (">=178 GiB", None),
+        ("12.0.1 GiB", None),
+        ("", None),
+    ],
+)
+def test_memory_beside_a_cards_name(text: str, gib: float | None) -> None:
+    assert stated_memory(text) == gib

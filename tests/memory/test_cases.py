@@ -216,6 +216,23 @@ def test_settings_in_words_reach_the_deployment() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "note", "gib"),
+    [
+        ("A100-80GB", "", 79.25),
+        ("A100-80GB", "79.15 GiB reported", 79.15),
+        ("12GB RTX", "12.00 GiB", 12.0),
+        ("RTX 24GB WSL (23.99)", "", 23.99),
+        ("24GB-class", "", 23.4),
+    ],
+)
+def test_memory_that_a_row_states_is_the_gpus(lookup: Lookup, gpu: str, note: str, gib: float) -> None:
+    (row,) = rows(LOG_HEADER, QWEN2_7B)
+    found = answered(CaseTable.LOGS, row | {"gpu": gpu, "gpu_mem_note": note}, lookup)
+    assert found.sizing is not None
+    assert found.sizing.gpu_memory.gib == gib
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"model": "no such model"}, "not in the catalogue"),

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.catalog.load import load_catalog
 from planner.errors import InputError
+from planner.memory.starts.log_start import Overrides, case_of
 from planner.memory.starts.startup_log import StartupLog, parse_log, read_log, records
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -240,3 +242,23 @@ def test_records_join_what_a_terminal_wrapped_and_no_more() -> None:
         "(EngineCore pid=1) a",
         "[2025-01-01 00:00:00] b",
     ]
+
+
+NO_FLASHINFER = "WARNING [topk_topp_sampler.py:59] FlashInfer is not available. Falling back to the native"
+
+
+@pytest.mark.parametrize(
+    ("lines", "setting", "flag"),
+    [
+        ("INFO 09-04 01:02:57 [topk_topp_sampler.py:50] Using FlashInfer for top-p & top-k sampling.", "True", True),
+        (NO_FLASHINFER, "False", False),
+        ("INFO 09-04 01:02:57 [cuda.py:328] FlashInfer is not the attention backend", "", None),
+    ],
+)
+def test_a_log_tells_which_sampler_runs(lines: str, setting: str, flag: bool | None) -> None:
+    """The start that the log describes takes it over."""
+    head = "INFO [core.py:74] Initializing a V1 LLM engine (v0.10.1.1) with config: model='Qwen/Qwen3-8B'"
+    found = parse_log([head, lines])
+    assert found.setting("flashinfer_sampler") == setting
+    case, _ = case_of(found, load_catalog(), Overrides(gpu="A100-80GB-SXM"))
+    assert case.deployment.vllm.flashinfer_sampler is flag

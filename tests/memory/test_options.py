@@ -9,7 +9,13 @@ import pytest
 from planner import units
 from planner.catalog.load import Catalog
 from planner.memory.loading import loading_of
-from planner.memory.options import beside_the_pool, effective_pool_tokens, offload_tier_tokens, option_terms
+from planner.memory.options import (
+    beside_the_pool,
+    effective_pool_tokens,
+    loaded_weights_gib,
+    offload_tier_tokens,
+    option_terms,
+)
 from planner.memory.size import size
 from planner.memory.types import (
     Deployment,
@@ -104,6 +110,28 @@ def test_mtp_layer_of_deepseek_v3(catalog: Catalog) -> None:
     assert term(sizing, "draft weights") == pytest.approx(experts + attention + projection, rel=0.01)
     plain = sized(catalog, V3, replace(deployment, speculative=None))
     assert sizing.bytes_per_block == plain.bytes_per_block // 61 * 62
+
+
+def test_draft_that_the_checkpoint_keeps_at_16_bits(catalog: Catalog) -> None:
+    """Qwen3.6-27B NVFP4 excludes ``mtp*``: attention of 24 heads with gates and 4 KV heads of 256, MLP, 2 x 5120²."""
+    deployment = replace(BF16, weight_dtype=WeightDtype.MIXED, speculative=Speculative("mtp", 2))
+    sizing = sized(catalog, "nvidia/Qwen3.6-27B-NVFP4", deployment, "vllm 0.23.0")
+    attention = 5120 * (2 * 24 + 4 + 4) * 256 + 24 * 256 * 5120
+    layer = 2 * (attention + 3 * 5120 * 17408 + 2 * 5120 * 5120)
+    assert term(sizing, "draft weights") == pytest.approx(layer, rel=1e-3)
+    assert loaded_weights_gib(sizing) == pytest.approx(20.57, rel=0.003)  # "Model loading took 20.57 GiB memory"
+    assert loaded_weights_gib(sizing) == sizing.terms[0].gib + units.bytes_to_gib(term(sizing, "draft weights"))
+
+
+def test_draft_of_a_checkpoint_that_excludes_only_parts_of_it(catalog: Catalog) -> None:
+    """GLM-5.1 FP8 names projection and norms of layer 78 alone; its NVFP4 sibling names all of it."""
+    assert not catalog.model_shape("zai-org/GLM-5.1-FP8").draft_16bit
+    assert catalog.model_shape("nvidia/GLM-5.1-NVFP4").draft_16bit
+
+
+def test_sglang_logs_the_weights_without_the_draft(catalog: Catalog) -> None:
+    sizing = sized(catalog, LLAMA, replace(BF16, speculative=Speculative("eagle", 4)), "sglang 0.5.23")
+    assert loaded_weights_gib(sizing) == sizing.terms[0].gib
 
 
 def test_separate_draft_has_weights_and_cache(catalog: Catalog) -> None:

@@ -224,11 +224,20 @@ def test_penalty_counters_are_seen_where_consumed_memory_is_counted(catalog: Cat
         ("0.19.0", "A100-80GB-SXM", {"tp": 2}, 0.66),
         ("0.19.0", "L40S", {"tp": 2}, 0.37),
         ("0.19.0", "RTX5090", {"tp": 2}, 0.37),
+        ("0.20.0", "H200-SXM", {"tp": 8}, 0.25 + 0.41 + 0.45),
+        ("0.22.0", "GH200-96GB", {"tp": 2}, 0.25 + 0.41),
+        ("0.26.0", "GB200", {"tp": 4}, 0.95),
+        ("0.7.3", "MI300X", {"tp": 1}, 0.46),
+        ("0.19.0", "GB10", {"tp": 1}, 0.25),
+        ("0.20.0", "GB10", {"tp": 1}, 0.25 + 2.1),
         ("0.7.3", "L4", {"tp": 1}, 0.08),
     ],
 )
 def test_memory_outside_pytorch(catalog: Catalog, version: str, gpu: str, settings: dict[str, int], gib: float) -> None:
-    """NCCL from two ranks on; fused all-reduces on Hopper, compiled, in one pipeline stage; PCIe cards have neither."""
+    """NCCL from two ranks on; fused all-reduces on Hopper, compiled, in one pipeline stage; PCIe cards have neither.
+
+    ROCm's libraries take more; a GPU that shares the host's memory is charged with the engine's own host memory.
+    """
     term = overheads.outside_pytorch_term(run_of(catalog, version=version, gpu=gpu, **settings))  # type: ignore[arg-type]
     assert term.gib == pytest.approx(gib, abs=0.005)
 
@@ -284,3 +293,39 @@ def test_the_graph_estimate(catalog: Catalog) -> None:
     halves = overheads.graph_term(run_of(catalog, version="0.33.0", seqs=256, pp=2))
     assert halves is not None
     assert halves.gib == pytest.approx(term.gib / 2)
+
+
+@pytest.mark.parametrize(
+    ("version", "estimated"), [("0.19.0", False), ("0.20.0", False), ("0.25.0", False), ("0.27.0", True)]
+)
+def test_graphs_on_rocm_are_estimated_from_0_27_on(catalog: Catalog, version: str, estimated: bool) -> None:
+    """A model with experts, which the first runner takes in all four."""
+    run = run_of(catalog, MIXTRAL, version, "MI300X")
+    assert overheads.graphs_estimated(run) is estimated
+
+
+def test_an_estimate_says_which_fact_it_rests_on(catalog: Catalog) -> None:
+    assert overheads.outside_pytorch_term(run_of(catalog, gpu="GB10", version="0.27.0")).origin is Origin.GUESS
+    assert overheads.largest_unknown(run_of(catalog, gpu="MI300X")) == "libraries_amd_gib"
+    assert overheads.largest_unknown(run_of(catalog, gpu="L40S", tp=2)) == "nccl_pcie_gib"
+    assert overheads.largest_unknown(run_of(catalog, tp=2)) == "nccl_gib"
+    assert overheads.largest_unknown(run_of(catalog)) == "libraries_gib"
+
+
+def test_a_sampler_that_is_stated_comes_before_the_usual_one(catalog: Catalog) -> None:
+    """Without FlashInfer 0.10 sorts; with it 0.11 does not. The second runner has a sampler of its own."""
+
+    def per_logit(version: str, stated: bool) -> float:
+        run = run_of(catalog, version=version, gpu="A100-80GB-SXM", vllm=VllmFlags(flashinfer_sampler=stated))
+        return overheads.sampler_of(run).bytes_per_logit
+
+    assert (per_logit("0.10.1", False), per_logit("0.11.0", True), per_logit("0.25.0", False)) == (38, 14, 2)
+
+
+def test_sizes_of_graphs_end_where_the_flag_says(catalog: Catalog) -> None:
+    sizes = catalog.engine("vllm", "0.33.0").vllm.graph_sizes
+    assert overheads.graphs_captured(sizes, catalog.gpu("H100-SXM"), 1024, 8192, 8) == 4 + 4
+    run = run_of(catalog, version="0.33.0", vllm=VllmFlags(max_cudagraph_capture_size=1))
+    term = overheads.graph_term(run)
+    assert term is not None
+    assert units.gib_to_mib(term.gib) == pytest.approx(2 * 32 * run.rules.graph_mib_per_layer)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.catalog.engine import VllmRules
+from planner.catalog.engine_rules.vllm import VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, ModelShape, StateKind, StateLayers

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from planner.catalog.load import Catalog
 from planner.errors import InputError
-from planner.memory.sglang.sizing import FreeMemory, Plan, plan_sglang
+from planner.memory.sglang.plan import FreeMemory, Plan, plan_sglang
 from planner.memory.types import Deployment, KvDtype, SglangFlags, WeightDtype
 
 from .conftest import DATA
@@ -72,7 +72,7 @@ def differences(row: Row, plan: Plan) -> list[str]:
         ("fraction", plan.fraction),
         ("rest", plan.rest_bytes),
         ("page", plan.server.page_tokens),
-        ("cell", plan.cells.cell if plan.compressed is None else None),
+        ("cell", plan.cells.cell if not plan.server.compressed else None),
         ("tokens", plan.pools.tokens),
         ("full", plan.pools.full_tokens),
         ("swa", plan.pools.sliding_tokens),

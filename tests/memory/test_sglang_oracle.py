@@ -20,7 +20,7 @@ from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError
 from planner.memory.rules import start_rules
-from planner.memory.sglang.sizing import FreeMemory, Plan, plan_sglang, request_columns
+from planner.memory.sglang.plan import FreeMemory, Plan, plan_sglang
 from planner.memory.types import Deployment, KvDtype, SglangFlags, Speculative, WeightDtype
 
 from .conftest import DATA
@@ -139,7 +139,6 @@ def differences(row: Row, plan: Plan, deployment: Deployment) -> list[str]:
         ("chunked_prefill_size", server.worker_chunk_tokens),
         ("cuda_graph_max_bs", server.decode_graph_batch),
         ("attn_tp", server.attention_tp),
-        ("req_to_token_cols", request_columns(plan, deployment)),
     ]
     if drafts_seen:
         figures += [
@@ -148,13 +147,6 @@ def differences(row: Row, plan: Plan, deployment: Deployment) -> list[str]:
             ("full_max_tokens", pools.full_tokens),
             ("swa_max_tokens", pools.sliding_tokens),
             ("max_running_requests", plan.max_running),
-            ("req_to_token_rows", plan.request_rows),
-        ]
-    if plan.compressed is not None:
-        figures += [
-            ("dsv4_c4_tokens", plan.compressed.short_entries),
-            ("dsv4_c128_tokens", plan.compressed.long_entries),
-            ("dsv4_c4_state", plan.compressed.short_state_rows),
         ]
     wrong = [f"{name}: {got} for {row[name]}" for name, got in figures if not same(got, row[name])]
     if row["mem_fraction_given"] == "n" and not same(plan.fraction, row["mem_fraction_static"], 5e-7):

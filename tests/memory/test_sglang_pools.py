@@ -7,18 +7,13 @@ from dataclasses import replace
 import pytest
 
 from planner import units
-from planner.catalog.engine import SglangRules
+from planner.catalog.engine_rules.sglang import SglangRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, ModelShape, StateKind, StateLayers
-from planner.memory.sglang.sglang_server import (
-    Generation,
-    generation_of,
-    prefill_graph_sizes,
-    resolve,
-    tier_of,
-)
-from planner.memory.sglang.sizing import FreeMemory, Plan, plan_sglang, request_columns
+from planner.memory.sglang.backends import Generation, generation_of
+from planner.memory.sglang.plan import FreeMemory, Plan, plan_sglang
+from planner.memory.sglang.server import prefill_graph_sizes, resolve, tier_of
 from planner.memory.size import size
 from planner.memory.types import (
     Deployment,
@@ -302,7 +297,6 @@ def test_running_requests(catalog: Catalog, tokens: int, context: int, asked: in
     deployment = started(flags=flags, max_num_seqs=asked, max_model_len=context)
     got = plan(catalog, LLAMA, deployment, rest_gib=float(tokens))
     assert (got.pools.tokens, got.max_running) == (tokens, running)
-    assert (got.request_rows, request_columns(got, deployment)) == (running + 1, context + 4)
 
 
 def test_no_memory_no_pool(catalog: Catalog) -> None:
@@ -423,17 +417,17 @@ def compressed_shape(shape: ModelShape) -> ModelShape:
 
 
 @pytest.mark.parametrize(
-    ("deployment", "rest", "cell", "tokens", "running", "pools"),
+    ("deployment", "rest", "cell", "tokens", "running", "sliding"),
     [
-        (started(), 34_410_741_104, 7086.75, 4_472_320, 256, (447_232, 1_118_080, 34_940, 13_976)),
-        (started(max_num_seqs=64), 34_832_184_770, 7086.75, 4_815_872, 64, (481_536, 1_203_968, 37_624, 15_048)),
+        (started(), 34_410_741_104, 7086.75, 4_472_320, 256, 447_232),
+        (started(max_num_seqs=64), 34_832_184_770, 7086.75, 4_815_872, 64, 481_536),
         (
             started(flags=SglangFlags(swa_full_tokens_ratio=1.0)),
             34_410_741_104,
             35_774.25,
             885_760,
             256,
-            (885_760, 221_440, 6_920, 27_680),
+            885_760,
         ),
         (
             started(flags=SglangFlags(max_total_tokens=100_000)),
@@ -441,7 +435,7 @@ def compressed_shape(shape: ModelShape) -> ModelShape:
             7086.75,
             99_840,
             256,
-            (9_984, 24_960, 780, 312),
+            9_984,
         ),
         (
             started(speculative=Speculative("eagle", 4)),
@@ -449,30 +443,25 @@ def compressed_shape(shape: ModelShape) -> ModelShape:
             7086.75 * 44 / 43 + 0.1 * 6720 * 44 / 43,
             3_651_328,
             256,
-            (365_056, 912_832, 28_526, 22_816),
+            365_056,
         ),
     ],
 )
 def test_compressed_pools(
-    catalog: Catalog, deployment: Deployment, rest: int, cell: float, tokens: int, running: int, pools: tuple[int, ...]
+    catalog: Catalog, deployment: Deployment, rest: int, cell: float, tokens: int, running: int, sliding: int
 ) -> None:
     """21 x (585 + 132) / 4 + 20 x 864 / 128 + 0.1 x (43 x 585 + 21 x 320); rings of 8 or 16 rows."""
     shape = compressed_shape(catalog.model_shape(LLAMA))
     got = plan(catalog, shape, deployment, rest_gib=units.bytes_to_gib(rest))
     assert got.cells.cell == pytest.approx(cell)
     assert (got.pools.tokens, got.max_running, got.server.page_tokens) == (tokens, running, 256)
-    assert got.compressed is not None
-    held = got.compressed
-    assert (got.pools.sliding_tokens, held.short_entries, held.long_entries, held.short_state_rows) == pools
+    assert got.pools.sliding_tokens == sliding
 
 
 def test_an_older_release_pads_no_compressed_page_and_has_a_ring_a_window(catalog: Catalog) -> None:
     """21 x (584 + 132) / 4 + 20 x 584 / 128 + 0.1 x (43 x 584 + 21 x 640)."""
     got = plan(catalog, compressed_shape(catalog.model_shape(LLAMA)), started(), version="0.5.16")
     assert got.cells.cell == pytest.approx(21 * 179 + 20 * 584 / 128 + 0.1 * (43 * 584 + 21 * 640))
-    assert got.compressed is not None
-    assert got.pools.sliding_tokens is not None
-    assert got.compressed.short_state_rows == got.pools.sliding_tokens // 128 * 8
 
 
 def test_an_older_release_charges_every_layer_for_an_indexer_and_no_scales(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import Matrix, ModelShape, Part, Stored
 from planner.catalog.quant import stored_formats as formats
-from planner.memory.rules import start_rules
+from planner.memory.rules import sglang_rules, start_rules
 from planner.memory.types import (
     Deployment,
     KvDtype,
@@ -688,3 +688,13 @@ def test_sglang_backends_have_gpus(refused: Check, model: str, backend: str, gpu
     messages = [refusal.message for refusal in found if refusal.rule == "attention backend"]
     assert len(messages) == bool(text)
     assert all(text in message for message in messages), messages
+
+
+@pytest.mark.parametrize(
+    ("model", "refused"), [("ai21labs/Jamba-v0.1", True), ("Qwen/Qwen3-Next-80B-A3B-Instruct", False)]
+)
+def test_sglang_serves_recurrent_layers_of_listed_architectures_only(
+    catalog: Catalog, model: str, refused: bool
+) -> None:
+    found = sglang_rules.states_kept(catalog.model_shape(model), catalog.engine("sglang", "0.5.23"))
+    assert [refusal.rule for refusal in found] == (["architecture"] if refused else [])

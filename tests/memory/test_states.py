@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.catalog.engine import StateRules, find_engine, load_engines
+from planner.catalog.engine import find_engine, load_engines
+from planner.catalog.engine_rules.shared import StateRules
 from planner.catalog.model_shape import StateKind, StateLayers
 from planner.memory.states import extra_groups, state_bytes, states_bytes
 
@@ -34,7 +35,6 @@ FALCON_H1_3B = StateLayers(
     groups=1,
     conv_kernel=4,
     conv_channels=4096 + 2 * 256,
-    with_attention=True,
 )
 KIMI_LINEAR = StateLayers(
     StateKind.KIMI_DELTA,

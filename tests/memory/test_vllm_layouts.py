@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from planner.catalog.engine import VllmRules
+from planner.catalog.engine_rules.vllm import VllmRules
 from planner.catalog.load import Catalog
 from planner.memory.vllm.blocks import (
     Layout,

@@ -32,15 +32,18 @@ def offers_at(**factors: float):
     ]
 
 
+LLAMA, NEMOTRON = "meta-llama/Llama-3.1-8B-Instruct", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+models = st.sampled_from([LLAMA, NEMOTRON])
+"""A plain model, and one with states and attention blocks of 2,096 tokens."""
 rates = st.floats(0.2, 60)
 idcs = st.floats(1, 20)
 
 
 @SLOW
-@given(rate=rates, idc=idcs, more=st.floats(1.0, 3.0), seed=st.integers(0, 5))
-def test_more_demand_never_costs_less(rate, idc, more, seed):
-    one = decide([workload("m", rate=rate, idc=idc, seed=seed)], offers_at())
-    two = decide([workload("m", rate=rate * more, idc=idc, seed=seed)], offers_at())
+@given(model=models, rate=rates, idc=idcs, more=st.floats(1.0, 3.0), seed=st.integers(0, 5))
+def test_more_demand_never_costs_less(model, rate, idc, more, seed):
+    one = decide([workload("m", model, rate=rate, idc=idc, seed=seed)], offers_at())
+    two = decide([workload("m", model, rate=rate * more, idc=idc, seed=seed)], offers_at())
     assert two.usd * SLACK >= one.usd
 
 
@@ -52,17 +55,17 @@ def test_a_cheaper_gpu_never_raises_cost(rate, idc, factor, seed):
 
 
 @SLOW
-@given(rate=rates, tpot=st.floats(25, 80), looser=st.floats(1.0, 2.0), seed=st.integers(0, 5))
-def test_a_looser_target_never_hurts(rate, tpot, looser, seed):
-    tight = decide([workload("m", rate=rate, seed=seed, targets=Targets(tpot_ms=tpot))], offers_at())
-    loose = decide([workload("m", rate=rate, seed=seed, targets=Targets(tpot_ms=tpot * looser))], offers_at())
+@given(model=models, rate=rates, tpot=st.floats(25, 80), looser=st.floats(1.0, 2.0), seed=st.integers(0, 5))
+def test_a_looser_target_never_hurts(model, rate, tpot, looser, seed):
+    tight = decide([workload("m", model, rate=rate, seed=seed, targets=Targets(tpot_ms=tpot))], offers_at())
+    loose = decide([workload("m", model, rate=rate, seed=seed, targets=Targets(tpot_ms=tpot * looser))], offers_at())
     assert loose.usd <= tight.usd * SLACK
 
 
 @SLOW
-@given(rate=rates, overflow=st.floats(0.001, 0.05), looser=st.floats(1.0, 4.0))
-def test_a_looser_overflow_never_hurts(rate, overflow, looser):
-    models = [workload("m", rate=rate, idc=4.0)]
+@given(model=models, rate=rates, overflow=st.floats(0.001, 0.05), looser=st.floats(1.0, 4.0))
+def test_a_looser_overflow_never_hurts(model, rate, overflow, looser):
+    models = [workload("m", model, rate=rate, idc=4.0)]
     tight = decide(models, offers_at(), policy={"overflow_probability": overflow})
     loose = decide(models, offers_at(), policy={"overflow_probability": overflow * looser})
     assert loose.usd <= tight.usd * SLACK
@@ -119,9 +122,10 @@ def test_chosen_need_is_exact_and_least():
     assert binding_constraint(need, "upper") in set(Constraint)
 
 
-def test_bound_is_below_the_exact_need():
+@pytest.mark.parametrize("model", [LLAMA, NEMOTRON])
+def test_bound_is_below_the_exact_need(model):
     """The bound is never above the exact need, and sometimes below it."""
-    made = fleet([workload("m", rate=30.0, idc=6.0, weight_dtypes=("bf16", "fp8"))], offers_at())
+    made = fleet([workload("m", model, rate=30.0, idc=6.0, weight_dtypes=("bf16", "fp8"))], offers_at())
     needs = {id(c.need.config): c.need for c in made.data().columns}.values()
     pairs = [(need.replicas, exact_need(need, "upper").replicas) for need in needs]
     assert len(pairs) >= 3

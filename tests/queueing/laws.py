@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.memory.types import Deployment, KvDtype, Origin, Sizing, Term, WeightBytes, WeightDtype
 from planner.speed.types import Band, SpeedModel, StepCoefficients
+from planner.traffic.buckets import lower_edge
 from planner.traffic.types import Burst, LengthLaw
 
 
@@ -15,6 +16,24 @@ def law_of(prompt: np.ndarray, output: np.ndarray) -> LengthLaw:
     p, o = pairs
     w = n.astype(float)
     return LengthLaw(n, w * p, w * o, 0.0 * w, w * p * p, w * p * o, w * o * o, p, o, p + o)
+
+
+def law_of_requests(prompt: np.ndarray, output: np.ndarray) -> LengthLaw:
+    """The law as a log is summed up: cells of eight to an octave in prompt and in output."""
+    cells, of = np.unique(np.stack([lower_edge(prompt), lower_edge(output)]), axis=1, return_inverse=True)
+    of, size, p, o = of.ravel(), cells.shape[1], prompt.astype(float), output.astype(float)
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(of, values, size)
+
+    def most(values: np.ndarray) -> np.ndarray:
+        found = np.zeros(size, dtype=np.int64)
+        np.maximum.at(found, of, values)
+        return found
+
+    n = np.bincount(of, minlength=size)
+    largest = most(prompt), most(output), most(prompt + output)
+    return LengthLaw(n, total(p), total(o), 0.0 * n, total(p * p), total(p * o), total(o * o), *largest)
 
 
 def burst_of(idc: float) -> Burst:

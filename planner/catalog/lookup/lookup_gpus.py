@@ -34,6 +34,37 @@ VISIBLE_SHARE = 0.975
 """Share of a nameplate (as GiB) that CUDA shows: 0.97 to 0.98 on cards of 12 to 32 GB without ECC."""
 
 
+@dataclass(frozen=True)
+class Series:
+    """Cards of one maker and generation, by words of their names."""
+
+    words: re.Pattern[str]
+    card: str
+    """The catalogue's card that stands in for them."""
+    visible_share: float = VISIBLE_SHARE
+
+
+_ANY = re.compile("")
+_AMD = re.compile(r"\bAMD\b|Radeon|Instinct|\bMI\d{2,3}|\bgfx\d|Strix|ROCm", re.IGNORECASE)
+AMD_SHARE = 0.9985
+"""AMD's cards show 191.69 GiB of 192, 23.98 of 24, 15.98 of 16 (start-up logs)."""
+JETSON_SHARE = 0.9595
+"""Jetson Thor shows 122.82 GiB of 128 (six public error messages of vLLM), Orin 61.4 of 64."""
+SERIES = (
+    Series(_AMD, "MI210", AMD_SHARE),
+    Series(re.compile(r"Jetson|\bThor\b|\bOrin\b", re.IGNORECASE), "GB10", JETSON_SHARE),
+    Series(re.compile(r"RTX ?50[5-9]0|RTX PRO \d|RTX 50-series|Blackwell|SM_?120", re.IGNORECASE), "RTX5090"),
+    Series(re.compile(r"RTX ?30[5-9]0|RTX ?A[2-6]000", re.IGNORECASE), "RTX3090"),
+    Series(re.compile(r"RTX ?20[6-8]0|\b2080 ?Ti|Turing", re.IGNORECASE), "T4"),
+)
+
+
+def series_of(name: str, memory_gb: int) -> Series:
+    """The series that the name states, else consumer cards below 48 GB and data-centre cards from there."""
+    rest = Series(_ANY, SMALL_CARD if memory_gb < LARGE_CARD_GB else LARGE_CARD)
+    return next((series for series in SERIES if series.words.search(name)), rest)
+
+
 @dataclass
 class GpuNames:
     """GPUs of the catalogue under their aliases, and cards that stand in for others."""
@@ -78,14 +109,15 @@ class GpuNames:
         return Named(stand_in, notes=(note,), sibling=True)
 
     def _of_memory(self, memory_gb: int, name: str) -> Named[Gpu]:
-        """A card of a memory size: a consumer card's rules below 48 GB, a data-centre card's from there."""
-        card = self.catalog.gpu(SMALL_CARD if memory_gb < LARGE_CARD_GB else LARGE_CARD)
-        visible = round(VISIBLE_SHARE * memory_gb, 2)
-        source = f"{VISIBLE_SHARE:.1%} of the {memory_gb} GB that its name states: a guess"
+        """A card of a memory size, by the rules of a card of its series."""
+        series = series_of(name, memory_gb)
+        card = self.catalog.gpu(series.card)
+        visible = round(series.visible_share * memory_gb, 2)
+        source = f"{series.visible_share:.1%} of the {memory_gb} GB that its name states: a guess"
         stand_in = card.model_copy(
             update={
                 "id": f"{memory_gb} GB card",
-                "vendor": "AMD" if _AMD.search(name) else card.vendor,
+                "interconnect": card.interconnect if card.id == LARGE_CARD else "pcie",
                 "memory_nominal_gb": float(memory_gb),
                 "memory_driver_mib": None,
                 "memory_visible_gib": visible,
@@ -119,8 +151,6 @@ class GpuNames:
         return card if card.memory_driver_mib == driver_mib else card.model_copy(update=memory)
 
 
-_AMD = re.compile(r"\bAMD\b|Radeon|Instinct|\bMI\d{2,3}|\bgfx\d|Strix|ROCm", re.IGNORECASE)
-"""Names of AMD's cards: a card that stands in for one is measured as the engine measures AMD's."""
 _CLASS = re.compile(r"[ -]class\b.*", re.IGNORECASE)
 _SIZE = re.compile(r"[ -]\d+ ?GB\b", re.IGNORECASE)
 _MAKERS = re.compile(r"^\d+\s*x\s*(?=[a-z])|nvidia|amd|geforce|\bx\s*\d+\b|\bx\d+$|[\s_-]", re.IGNORECASE)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from planner.catalog.hf.hf_config import read_model_shape
+from planner.catalog.hf.config import read_model_shape
 from planner.catalog.load import Catalog
 from planner.catalog.lookup.names import Named, in_brackets, outside_brackets
 from planner.catalog.model_shape import ModelShape
@@ -84,7 +85,7 @@ class ModelNames:
         path = Path(config_file)
         named = self._configs.get(_folded(_id_of(path.name)))
         places = (named, path, self.beside / path if self.beside is not None else None)
-        there = next((place for place in places if place is not None and place.is_file()), None)
+        there = next((place for place in places if place is not None and _is_file(place)), None)
         return self._read(there) if there is not None else None
 
     def _path(self, name: str) -> Named[ModelShape] | None:
@@ -124,9 +125,12 @@ class ModelNames:
     def _read(self, path: Path) -> Named[ModelShape]:
         companion = next((p for name in COMPANIONS if (p := path.parent / name / path.name).is_file()), None)
         quant = read_json_object(companion) if companion is not None else None
-        defaults = read_json_object(self.catalog.root / "models" / "class_defaults.json")
         raw = read_json_object(path)
-        return Named(read_model_shape(raw, _id_of(path.name), quant_config=quant, class_defaults=defaults))
+        return Named(read_model_shape(raw, _id_of(path.name), quant_config=quant, class_defaults=self._defaults))
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Any]:
+        return read_json_object(self.catalog.root / "models" / "class_defaults.json")
 
     @cached_property
     def _configs(self) -> Mapping[str, Path]:
@@ -167,6 +171,14 @@ _FORMAT = re.compile(
     r"fp8|awq|gptq|int4|int8|nvfp4|mxfp4|4bit|8bit|bnb|dynamic|static|block|quantized\.\w+|w\d+a\d+\w*", re.IGNORECASE
 )
 _TUNING = re.compile(r"instruct|it|chat|base|hf|thinking|pt|class|\d{4}", re.IGNORECASE)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that the system does not take, or a folder it does not open, holds none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _model_name(name: str) -> str:

@@ -23,7 +23,7 @@ class Named(Generic[Found]):
 
 def outside_brackets(text: str) -> str:
     """The text without what stands in round brackets."""
-    return re.sub(r"\s*\([^()]*\)\s*", " ", text).strip()
+    return " ".join(part.strip() for part in re.split(r"\([^()]*\)", text)).strip()
 
 
 def in_brackets(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.catalog.engine import AttentionBackend, EngineFacts
+from planner.catalog.engine import EngineFacts
+from planner.catalog.engine_rules.vllm import AttentionBackend
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.memory.rules.cache_rules import has_indexer

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from planner.catalog.engine import EngineFacts
 from planner.catalog.model_shape import ModelShape
-from planner.memory.types import Deployment, Refusal
+from planner.memory.types import DRAFT_MODEL, Deployment, Refusal
 
 RULE = "speculative decoding"
 OWN_LAYERS = "mtp"
-OTHER_MODEL = "draft"
 
 
 def drafts(shape: ModelShape, facts: EngineFacts, deployment: Deployment) -> list[Refusal]:
@@ -23,7 +22,7 @@ def drafts(shape: ModelShape, facts: EngineFacts, deployment: Deployment) -> lis
     if speculative.method == OWN_LAYERS and not drafts_itself(shape, facts):
         message = f"Unsupported speculative method: 'mtp' ({shape.architecture} has no next-token layers)"
         found.append(Refusal(RULE, message, "Use a draft model, an EAGLE head or n-grams"))
-    if speculative.method == OTHER_MODEL and not facts.vllm.draft_model_allowed:
+    if speculative.method == DRAFT_MODEL and not facts.vllm.draft_model_allowed:
         message = (
             "Speculative decoding with draft model is not supported yet. Please consider using other speculative "
             "decoding methods such as ngram, medusa, eagle, or mtp."

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from planner.catalog.engine import EngineFacts, MethodCapability, VllmRules
+from planner.catalog.engine import EngineFacts
+from planner.catalog.engine_rules.shared import MethodCapability
+from planner.catalog.engine_rules.vllm import VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, Stored
 from planner.memory.kv import heads_per_rank

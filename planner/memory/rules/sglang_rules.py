@@ -12,11 +12,10 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.memory.rules.cache_rules import has_indexer
 from planner.memory.rules.format_rules import compute_capability
-from planner.memory.sglang import sglang_server
+from planner.memory.sglang import backends
 from planner.memory.types import Deployment, Refusal
 
 BLACKWELL = (10, 0)
-COMPRESSED = "DeepseekV4ForCausalLM"
 FOUR_BIT_AS_FP8, FOUR_BIT_NATIVE = "flashinfer", "trtllm_mha"
 
 
@@ -26,6 +25,15 @@ def config_read(shape: ModelShape, facts: EngineFacts) -> list[Refusal]:
         return []
     message = f"the config of {shape.architecture} cannot be read by {facts.name} {facts.version}"
     return [Refusal("architecture", message, "Use another engine or version")]
+
+
+def states_kept(shape: ModelShape, facts: EngineFacts) -> list[Refusal]:
+    """Recurrent layers need a pool of states, which only listed architectures get."""
+    if not shape.state_layers or shape.architecture in facts.sglang.state_architectures:
+        return []
+    count = sum(layers.count for layers in shape.state_layers)
+    message = f"{facts.name} {facts.version} keeps no states for {shape.architecture} ({count} recurrent layers)"
+    return [Refusal("architecture", message, "Use vLLM, or another version")]
 
 
 def attention_parallel(deployment: Deployment) -> list[Refusal]:
@@ -42,7 +50,7 @@ def cache_dtype(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
     name, rules, rule = deployment.kv_cache_dtype_name, facts.sglang, "KV cache format"
     if not name:
         return []
-    if shape.architecture == COMPRESSED:
+    if shape.architecture in rules.compressed.architectures:
         if name in rules.compressed_kv_dtypes:
             return []
         return [Refusal(rule, f"{name} is not supported for {shape.architecture}", "Use fp8_e4m3 or auto")]
@@ -61,13 +69,14 @@ def four_bit_cache(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: 
 
     Source: arg_groups/kv_cache_hook.py, ``handle_nvfp4_prefill_kv_dequant_dtype`` (0.5.23).
     """
-    rules, generation = facts.sglang, sglang_server.generation_of(gpu)
-    if deployment.kv_cache_dtype_name != "nvfp4" or shape.architecture == COMPRESSED or has_indexer(shape):
+    rules, generation = facts.sglang, backends.generation_of(gpu)
+    compressed = shape.architecture in rules.compressed.architectures
+    if deployment.kv_cache_dtype_name != "nvfp4" or compressed or has_indexer(shape):
         return []
-    native = FOUR_BIT_NATIVE if generation is sglang_server.Generation.BLACKWELL else FOUR_BIT_AS_FP8
-    own = sglang_server.architecture_backend(rules, shape, deployment, generation)
+    native = FOUR_BIT_NATIVE if generation is backends.Generation.BLACKWELL else FOUR_BIT_AS_FP8
+    own = backends.architecture_backend(rules, shape, deployment, generation)
     backend, found = deployment.sglang.attention_backend or own or native, []
-    latent = sglang_server.has_latent(rules, shape)
+    latent = backends.has_latent(rules, shape)
     if backend != FOUR_BIT_AS_FP8 and (latent or backend != FOUR_BIT_NATIVE):
         message = (
             f"NVFP4 prefill supports an FP8 E4M3 workspace or native NVFP4, but backend '{backend}' provides neither"
@@ -95,9 +104,9 @@ def attention_backend(shape: ModelShape, facts: EngineFacts, deployment: Deploym
 
 def backend_taken(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment) -> str:
     """The backend that is asked for, or the default."""
-    rules, generation = facts.sglang, sglang_server.generation_of(gpu)
-    kv_dtype = sglang_server.cache_dtype(rules, shape, deployment, generation)
-    return sglang_server.attention_backend(rules, shape, deployment, generation, kv_dtype)
+    rules, generation = facts.sglang, backends.generation_of(gpu)
+    kv_dtype = backends.cache_dtype(rules, shape, deployment, generation)
+    return backends.attention_backend(rules, shape, deployment, generation, kv_dtype)
 
 
 def backend_limits(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment) -> list[Refusal]:

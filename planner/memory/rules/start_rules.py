@@ -87,6 +87,7 @@ def _vllm_rules(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Dep
 def _sglang_rules(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment) -> list[Refusal]:
     found = [
         *sglang_rules.config_read(shape, facts),
+        *sglang_rules.states_kept(shape, facts),
         *sglang_rules.attention_parallel(deployment),
         *sglang_rules.cache_dtype(shape, gpu, facts, deployment),
         *sglang_rules.four_bit_cache(shape, gpu, facts, deployment),

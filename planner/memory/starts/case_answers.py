@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from planner import units
+from planner.memory.options import loaded_weights_gib
 from planner.memory.starts.case_rows import CaseTable
 from planner.memory.starts.cases import Answer
 from planner.memory.types import Sizing
@@ -12,7 +13,7 @@ from planner.memory.types import Sizing
 Figure = Callable[[Sizing], float | int | None]
 
 COMMON: Mapping[str, Figure] = {
-    "predicted_weights_gib_per_gpu": lambda s: s.terms[0].gib,
+    "predicted_weights_gib_per_gpu": loaded_weights_gib,
     "predicted_available_kv_gib_per_gpu": lambda s: s.available_kv_gib,
     "predicted_num_blocks": lambda s: s.num_blocks if s.starts else None,
     "predicted_kv_tokens": lambda s: s.logged_tokens if s.starts else None,

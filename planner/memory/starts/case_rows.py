@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from planner import units
 from planner.errors import InputError, Problem
-from planner.memory.starts.case_texts import number, stated_flags, whole, yes
+from planner.memory.starts.case_texts import number, stated_flags, stated_memory, whole, yes
 from planner.memory.types import Deployment, GivenTerms, KvDtype, SglangFlags, Speculative, VllmFlags, WeightDtype
 
 Row = Mapping[str, str]
@@ -51,6 +51,8 @@ class Case:
         As written; read by the rules of `planner.memory.starts.case_texts` and `planner.catalog.lookup.lookup`.
     gpu_mib, gpu_capability
         A GPU known by these alone (``gpu`` is then empty).
+    visible_gib
+        Memory that the GPU shows, where the row states it: it varies with the driver and with ECC.
     constructed
         Weights are asked for as the engine creates the parameters, before it loads and repacks them.
     planning_only
@@ -74,6 +76,7 @@ class Case:
     given: GivenTerms
     gpu_mib: int = 0
     gpu_capability: str = ""
+    visible_gib: float | None = None
     constructed: bool = False
     planning_only: bool = False
     share_unknown: bool = False
@@ -97,8 +100,14 @@ def table_of(header: Sequence[str]) -> CaseTable:
         return CaseTable.WEIGHTS
     if {"model", "gpu", "tp"} <= columns:
         return CaseTable.LOGS
-    fix = "Give the columns of a start-up log table (model, gpu, tp, …) or of an oracle table (hf_id, vllm_version, …)"
-    raise InputError(Problem("header", "is that of no table of cases", fix))
+    missing = ", ".join(name for name in ("model", "gpu", "tp") if name not in columns)
+    shown = ", ".join(header)
+    fix = (
+        "A table of starts needs model, gpu and tp; others (version, max_model_len, …) may stand beside them. "
+        "The oracle tables are known by hf_id with vllm_version, or sglang_version"
+    )
+    message = f"is that of no table of cases: of a table of starts it lacks {missing} (it has {shown:.120})"
+    raise InputError(Problem("header", message, fix))
 
 
 def read_case(table: CaseTable, row: Row, given: frozenset[Given] = frozenset(), engine: str = "") -> Case:
@@ -139,6 +148,7 @@ def _log_case(row: Row, given: frozenset[Given], engine: str) -> Case:
         engine=row.get("engine") or ("sglang" if "mem_fraction_static" in row else engine),
         version=row.get("version", ""),
         gpu=row.get("gpu", ""),
+        visible_gib=stated_memory(f"{row.get('total_gib', '')}) {row.get('gpu', '')} {row.get('gpu_mem_note', '')}"),
         weights=_first(row, "weight_quant", "quant", "weights") or flags.get("quantization", ""),
         kv=kv,
         deployment=replace(
@@ -282,11 +292,14 @@ def _cached_deployment(tp: int, items: tuple[tuple[str, str], ...]) -> Deploymen
         dcp=_count(flags, "dcp") or 1,
         expert_parallel=on("expert_parallel"),
         enforce_eager=on("enforce_eager"),
-        prefix_caching=False if on("no_prefix_caching") else None,
+        prefix_caching=False if on("no_prefix_caching") else on("prefix_caching") or None,
         speculative=Speculative(flags.get("speculative_algorithm", "mtp").lower(), steps) if steps else None,
         vllm=VllmFlags(
             block_size_tokens=_count(flags, "block_size"),
             language_model_only=on("language_model_only"),
+            offline=on("offline"),
+            flashinfer_sampler=on("flashinfer_sampler") or (False if on("no_flashinfer_sampler") else None),
+            max_cudagraph_capture_size=_count(flags, "max_cudagraph_capture_size"),
             dtype="" if flags.get("dtype", "auto") == "auto" else flags["dtype"].lower(),
             mamba_cache_mode=flags.get("mamba_cache_mode"),
             mamba_ssm_cache_dtype=_SHORT_NAMES.get(flags.get("mamba_ssm_dtype", ""), flags.get("mamba_ssm_dtype")),

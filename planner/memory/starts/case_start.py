@@ -83,6 +83,8 @@ def start_of(case: Case, lookup: Lookup) -> Start:
             named.found, None, facts, deployment, case.given, notes, error, ("GPU", *assumed), case.length_open
         )
     given = case.given
+    if case.visible_gib is not None and given.gpu_memory_gib is None:
+        given = replace(given, gpu_memory_gib=case.visible_gib)
     if case.constructed:
         loading = as_constructed(facts, loading_of(facts, deployment, gpu.found))
         given = replace(given, weights_gib=units.bytes_to_gib(weight_bytes(named.found, weights, loading).total))

@@ -65,6 +65,16 @@ def yes(text: str) -> bool | None:
     return False if word in ("n", "no", "false", "0", "off") else None
 
 
+_VISIBLE_GIB = re.compile(r"(?<![\w.])(\d{1,3}\.\d{1,2})(?= ?GiB\b|[;)])")
+"""Memory that a GPU shows: ``12.00 GiB``, ``(95.01; ...)``. A nameplate is whole."""
+
+
+def stated_memory(text: str) -> float | None:
+    """GiB of GPU memory that a text states beside the card's name, as the engine sees them; ``None`` if it does not."""
+    found = _VISIBLE_GIB.search(text)
+    return float(found.group(1)) if found else None
+
+
 _RELEASE = re.compile(r"(?<![\w.])v?([01](?:\.\d{1,3}){1,3}(?:\.?(?:rc|dev)\d{1,6})*)(\.?x)?(?![\d.]*\d)", re.ASCII)
 _OR_NEWER = re.compile(r"\+(?!\w)")
 _OTHERS = re.compile(r"\b(?:rocm|cuda|python|torch) *[\d.]+", re.IGNORECASE)
@@ -178,6 +188,7 @@ _COUNTS: Mapping[str, str] = {
     "dp": r"data[_-]parallel[_-]size|-dp|dp[_-]size",
     "block_size": r"block[_-]size",
     "page_size": r"page[_-]size",
+    "max_cudagraph_capture_size": r"max[_-]cudagraph[_-]capture[_-]size",
     "cuda_graph_max_bs": r"cuda[_-]graph[_-]max[_-]bs",
     "max_total_tokens": r"max[_-]total[_-]tokens",
     "max_mamba_cache_size": r"max[_-]mamba[_-]cache[_-]size",
@@ -208,10 +219,14 @@ _SWITCHES: Mapping[str, str] = {
     "unified_memory": r"enable[_-]unified[_-]memory",
     "enable_dp_attention": r"enable[_-]dp[_-]attention|dp attention",
     "no_prefix_caching": r"no[_-]enable[_-]prefix[_-]caching",
+    "prefix_caching": r"(?<!no[_-])enable[_-]prefix[_-]caching",
+    "flashinfer_sampler": r"flashinfer sampler|VLLM_USE_FLASHINFER_SAMPLER[= ]1",
+    "no_flashinfer_sampler": r"flashinfer (?:is )?not (?:installed|available)|VLLM_USE_FLASHINFER_SAMPLER[= ]0",
+    "offline": r"\boffline LLM\b",
     "mtp": r"(?<!no )(?<!without )(?<![\w-])MTP\b(?! (?:off|not|layers? not))",
     "expert_parallel": r"enable[_-]expert[_-]parallel|(?<!\w)-ep\b|\bep on\b",
 }
-_GAP = r"(?:\s*[=:]\s*|\s+)"
+_GAP = r"(?:\s{0,20}[=:]\s{0,20}|\s{1,20})"
 _COMPILED: tuple[tuple[str, re.Pattern[str]], ...] = (
     *((k, re.compile(rf"(?<![a-z_])(?:--)?(?:{v}){_GAP}(-?\d+)(?![\d.]*\d)", re.I)) for k, v in _COUNTS.items()),
     *((k, re.compile(rf"(?<![a-z_])(?:--)?(?:{v}){_GAP}(\d*\.\d+|1)(?![\d.])", re.I)) for k, v in _SHARES.items()),
@@ -222,7 +237,7 @@ _COMPILED: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 _KV_WORDS = re.compile(r"\b(fp8\w*|bf16) kv\b", re.IGNORECASE)
 _CONTEXT = re.compile(r"(?<![\w.])(\d{1,4})([kM]) (?:ctx|context)\b")
-_ONLINE = re.compile(r"\b(fp8)\b[\w -]* online\b", re.IGNORECASE)
+_ONLINE = re.compile(r"\b(fp8)\b[\w -]{0,80} online\b", re.IGNORECASE)
 
 
 def stated_flags(text: str) -> dict[str, str]:

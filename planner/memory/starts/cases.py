@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from planner.catalog.gpu import Gpu
 from planner.catalog.lookup.lookup import Lookup
 from planner.catalog.model_shape import AttentionFamily, ModelShape
-from planner.errors import InputError
+from planner.errors import InputError, Problem
 from planner.memory.size import size
 from planner.memory.starts.case_rows import Case
 from planner.memory.starts.case_start import Start, start_of
@@ -51,7 +51,12 @@ def answer(case: Case, lookup: Lookup) -> Answer:
         return _sized(start_of(case, lookup), lookup)
     except InputError as error:
         found = _of_any_model(case, lookup)
-        return found or Answer(None, tuple(f"{problem.where}: {problem.message}" for problem in error.problems))
+        return found or Answer(None, tuple(_reason(problem) for problem in error.problems))
+
+
+def _reason(problem: Problem) -> str:
+    """The problem without its remedy, which one row of a table has no use for."""
+    return str(replace(problem, fix=""))
 
 
 ANY_MODEL = "meta-llama/Meta-Llama-3.1-8B"

@@ -16,6 +16,8 @@ SMALLEST_GIB = 0.05
 """Difference below which no term is off: five times what a log rounds to."""
 WEIGHTS, ACTIVATION, OUTSIDE, GRAPHS = "weights", "activation", "memory outside", "cuda graph"
 """How names of the subtraction's terms begin, in small letters."""
+LOADED = (WEIGHTS, "draft weights", "lora adapters")
+"""What vLLM logs as the weights: they are counted after adapters and draft are loaded."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Predicted:
 
     @property
     def all_else(self) -> float:
-        """GiB of the budget that is neither weights nor cache."""
-        return self.budget_gib - self.term(WEIGHTS) - self.available_kv_gib
+        """GiB of the budget that is neither what vLLM logs as weights nor cache."""
+        return self.budget_gib - self.term(*LOADED) - self.available_kv_gib
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ def _vllm_terms(log: StartupLog, predicted: Predicted) -> list[Comparison]:
         lines.append(Comparison("budget", predicted.budget_gib, budget))
     weights, consumed = log.figure("weights"), log.figure("consumed")
     if weights is not None:
-        lines.append(Comparison("weights", predicted.term(WEIGHTS), weights))
+        lines.append(Comparison("weights", predicted.term(*LOADED), weights))
     if consumed is not None:
         lines.append(Comparison("weights and memory outside PyTorch", predicted.consumed, consumed))
     activation, outside = log.figure("activation"), log.figure("non_torch")

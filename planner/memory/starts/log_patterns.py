@@ -36,7 +36,13 @@ OF_WORKER = (
     _wording(r"activation peak memory takes <n>GiB", "activation"),
     _wording(r"reserved for KV Cache is <n>GiB", "available"),
     _wording(
-        r"total_gpu_memory=<n>GiB .*?non_torch_memory=<n>GiB kv_cache_size=<n>GiB", "total", "non_torch", "available"
+        r"total_gpu_memory=<n>GiB .{0,200}?non_torch_memory=<n>GiB kv_cache_size=<n>GiB",
+        "total",
+        "non_torch",
+        "available",
+        "total",
+        "non_torch",
+        "available",
     ),
     _wording(r"torch peak memory increase: <n>GiB", "activation"),
     _wording(r"non-torch forward increase memory: <n>GiB", "non_torch"),
@@ -54,15 +60,15 @@ OF_WORKER = (
     _wording(r"<n> GiB for CUDAGraph memory", "graphs_actual"),
     _wording(r"Current kv cache memory in use is <n> GiB", "available"),
     _wording(r"Load weight begin\. avail mem=<n> GB", "free_before"),
-    _wording(r"Load weight end\..*?avail mem=<n> GB", "free_after"),
-    _wording(r"Load weight end\..*?mem usage=<n> GB", "weights"),
-    _wording(r"KV Cache is allocated\..*?K size: <n> GB, V size: <n> GB", "k_size", "v_size"),
-    _wording(r"KV Cache is allocated\..*?KV size: <n> GB", "kv_size"),
+    _wording(r"Load weight end\..{0,400}?avail mem=<n> GB", "free_after"),
+    _wording(r"Load weight end\..{0,400}?mem usage=<n> GB", "weights"),
+    _wording(r"KV Cache is allocated\..{0,400}?K size: <n> GB, V size: <n> GB", "k_size", "v_size"),
+    _wording(r"KV Cache is allocated\..{0,400}?KV size: <n> GB", "kv_size"),
     _wording(r"SWAKVPool mem usage: <n> GB, swa size: <n>", "kv_size", "sliding_tokens"),
     _wording(
         r"max_mamba_cache_size: <n>, conv_state size: <n> ?GB, ssm_state size: <n> ?GB", "state_slots", "conv", "ssm"
     ),
-    _wording(r"Capture .*?graph end\..*?mem usage=<n> GB", "graphs_actual"),
+    _wording(r"Capture .{0,80}?graph end\..{0,400}?mem usage=<n> GB", "graphs_actual"),
 )
 """What a worker prints of itself. SGLang prints ``Load weight`` for a draft model after the model's own."""
 
@@ -91,9 +97,16 @@ MARKS = {
 """What only one engine prints."""
 
 HINT = re.compile(
-    r"Gi?B|tokens|blocks|engine|args|version|Error|Exception|device|NVIDIA|startup|rank|max_|model len|20\d\d-"
+    r"Gi?B|tokens|blocks|engine|args|version|Error|Exception|device|NVIDIA|startup|rank|max_|model len|20\d\d-|"
+    r"FlashInfer"
 )
 """What every record that is read has; all others are passed over."""
+FLASHINFER_SAMPLES = re.compile(
+    r"(Using FlashInfer) for top-p|FlashInfer is (?:not available|available, but it is not enabled)\. Falling back"
+)
+"""Which sampler the first model runner takes."""
+FLASHINFER_SAMPLER = "flashinfer_sampler"
+"""Name under which it is kept among the settings, ``True`` or ``False``."""
 STARTED = re.compile(r"Application startup complete|fired up and ready|init engine \(profile")
 FAILED = re.compile(r"\b(\w*(?:Error|Exception)): (.{1,600})")
 BEGINS = re.compile(r"Initializing (?:a V\d |an )?LLM engine|server_args=ServerArgs")

@@ -10,6 +10,7 @@ from planner.catalog.load import Catalog
 from planner.errors import InputError, Problem
 from planner.memory.starts.case_rows import Case, deployment_of
 from planner.memory.starts.case_texts import whole
+from planner.memory.starts.log_patterns import FLASHINFER_SAMPLER
 from planner.memory.starts.startup_log import StartupLog
 from planner.memory.types import Deployment, GivenTerms
 from planner.plan import Pool
@@ -61,6 +62,8 @@ def _deployment(log: StartupLog, tp: int) -> Deployment:
     """Settings as stated, else as the engine resolved them."""
     flags = {ours: text for ours, theirs in SETTINGS.items() if (text := log.setting(*theirs))}
     flags |= {ours: "y" for ours, theirs in SWITCHES.items() if log.setting(*theirs) == "True"}
+    if log.setting(FLASHINFER_SAMPLER) == "False":
+        flags["no_flashinfer_sampler"] = "y"
     for name in ("max_num_batched_tokens", "max_model_len"):
         if name in log.figures:
             flags.setdefault(name, str(int(log.figures[name])))
@@ -95,6 +98,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 SWITCHES: Mapping[str, tuple[str, ...]] = {
     "enforce_eager": ("enforce_eager",),
     "expert_parallel": ("enable_expert_parallel",),
+    "flashinfer_sampler": (FLASHINFER_SAMPLER,),
     "language_model_only": ("language_model_only",),
     "disable_radix_cache": ("disable_radix_cache",),
     "disable_cuda_graph": ("disable_cuda_graph",),

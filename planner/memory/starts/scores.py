@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from planner import units
+from planner.memory.options import loaded_weights_gib
 from planner.memory.starts.case_answers import FRACTION_DIGITS
 from planner.memory.starts.case_rows import CaseTable, Row
 from planner.memory.starts.case_texts import number
@@ -34,7 +35,7 @@ _AVAILABLE = Comparison(
 )
 COMPARISONS: Mapping[CaseTable, tuple[Comparison, ...]] = {
     CaseTable.LOGS: (
-        Comparison("weights", lambda s: s.terms[0].gib, ("weights_gib_per_gpu", "weights_gib", "weights_gb_per_gpu")),
+        Comparison("weights", loaded_weights_gib, ("weights_gib_per_gpu", "weights_gib", "weights_gb_per_gpu")),
         _AVAILABLE,
         Comparison("KV tokens", lambda s: s.logged_tokens, ("kv_tokens", "kv_tokens_or_blocks")),
         Comparison("concurrency", lambda s: s.max_concurrency, ("max_concurrency",)),
@@ -91,13 +92,6 @@ class Score:
     errors: dict[str, Errors] = field(default_factory=dict)
     starts: dict[tuple[bool, bool], int] = field(default_factory=dict)
     """Rows by (started, predicted to start)."""
-
-    @property
-    def starts_right(self) -> float:
-        """Share of answered rows whose start is predicted right; NaN without rows."""
-        total = sum(self.starts.values())
-        right = sum(count for (truth, predicted), count in self.starts.items() if truth == predicted)
-        return right / total if total else math.nan
 
 
 def score(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,11 +100,12 @@ def read_log(path: Path) -> StartupLog:
     """
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as raw:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            raw = gzip.GzipFile(fileobj=file) if packed else file
             log = parse_log(line.decode("utf-8", "replace") for line in _lines(raw.readline))
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise InputError(Problem(str(path), f"cannot be read: {error}")) from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(Problem(str(path), f"cannot be read: {reason}")) from error
     if not log.engine:
         fix = "Give the log of `vllm serve` or `sglang.launch_server` from its first line on"
         raise InputError(Problem(str(path), "holds no line of a vLLM or SGLang start", fix))
@@ -183,6 +185,9 @@ class _Start:
         if not patterns.HINT.search(record):
             return
         self._identity(record)
+        sampler = patterns.FLASHINFER_SAMPLES.search(record)
+        if sampler:
+            self.settings.setdefault(patterns.FLASHINFER_SAMPLER, str(bool(sampler.group(1))))
         if patterns.STATES.search(record):
             self._settings(record)
         worker = self._worker(record)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from planner.catalog.engine import VllmRules
+from planner.catalog.engine_rules.vllm import VllmRules
 from planner.memory.vllm.groups import Group, ceil_div
 from planner.memory.vllm.packing import packed_groups, slotted_groups
 

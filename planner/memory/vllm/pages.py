@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from planner.catalog.engine import HybridAlignment, LatentBlocks, StateCheckpoint, VllmRules
+from planner.catalog.engine_rules.vllm import HybridAlignment, LatentBlocks, StateCheckpoint, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, ModelShape, StateKind, StateLayers
 from planner.memory.kv import layer_bytes_per_token

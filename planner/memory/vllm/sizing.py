@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner import units
-from planner.catalog.engine import EngineFacts, MemoryTier, VllmRules
+from planner.catalog.engine import EngineFacts
+from planner.catalog.engine_rules.vllm import MemoryTier, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
 from planner.memory.loading import loading_of
@@ -21,7 +22,7 @@ from planner.memory.options import on_gpu, option_terms
 from planner.memory.overheads import ProfilingRun, given_overhead, vllm_overheads
 from planner.memory.rules import start_rules
 from planner.memory.terms import MORE_ROOM, memory_term, no_room, weights_term
-from planner.memory.types import Deployment, GivenTerms, Origin, Pool, Refusal, Sizing, Term
+from planner.memory.types import Deployment, GivenTerms, Origin, Pool, Refusal, Sizing, Term, WeightBytes
 from planner.memory.vllm import blocks, pages
 from planner.memory.weights import weight_bytes
 
@@ -31,36 +32,18 @@ ONE_REQUEST = "one request of max_model_len must fit"
 
 def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms) -> Sizing:
     """Size one replica as vLLM does at start-up; see the module for the formula."""
-    rules = facts.vllm
     memory = memory_term(gpu, given)
     max_model_len = deployment.max_model_len or default_length(shape, facts)
     max_num_seqs, batched_tokens = scheduler_limits(facts, gpu, memory.gib, deployment, max_model_len)
-    utilization = deployment.gpu_memory_utilization or rules.default_utilization
+    utilization = deployment.gpu_memory_utilization or facts.vllm.default_utilization
+    run = ProfilingRun(shape, gpu, facts, deployment, max_num_seqs, batched_tokens, max_model_len)
     weights = weight_bytes(shape, deployment.weight_dtype, loading_of(facts, deployment, gpu))
-    terms = (
-        on_gpu(weights_term(shape, deployment, weights, given), weights, deployment),
-        *(option_terms(shape, facts, deployment, gpu) if given.weights_gib is None else ()),
-        *(
-            (given_overhead(given.overhead_gib),)
-            if given.overhead_gib is not None
-            else vllm_overheads(
-                ProfilingRun(shape, gpu, facts, deployment, max_num_seqs, batched_tokens, max_model_len)
-            )
-        ),
-    )
+    terms = terms_of(run, weights, given)
     available = left_for_cache(memory, utilization, terms, given)
-    refusals = [
-        *start_rules.before_sizing(shape, gpu, facts, deployment, given.weights_gib is not None),
-        *start_rules.length_allowed(shape, max_model_len, deployment.max_model_len),
-        *start_rules.scheduler_budget(batched_tokens, max_num_seqs),
-        *start_rules.whole_prompts(facts, batched_tokens, max_model_len),
-        *(start_rules.memory_free(facts, gpu, utilization, memory.gib) if given.available_gib is None else ()),
-    ]
-    pool, memory_refusals = pool_of(shape, gpu, facts, deployment, math.floor(available), max_model_len, batched_tokens)
-    if (
-        given.available_gib is None and not memory_refusals
-    ):  # planning alone, to which the memory is given, captures none
-        memory_refusals = start_rules.seqs_within_state_blocks(shape, facts, deployment, max_num_seqs, pool.num_blocks)
+    pool, no_memory = pool_of(shape, gpu, facts, deployment, math.floor(available), max_model_len, batched_tokens)
+    graphs_captured = given.available_gib is None  # planning alone, to which the memory is given, captures none
+    if graphs_captured and not no_memory:
+        no_memory = start_rules.seqs_within_state_blocks(shape, facts, deployment, max_num_seqs, pool.num_blocks)
     return Sizing(
         model_id=shape.id,
         native_weight_dtype=shape.native_weight_dtype,
@@ -78,8 +61,31 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched_tokens,
-        refusals=(*refusals, *memory_refusals),
+        refusals=(*refusals_before_memory(run, utilization, memory.gib, given), *no_memory),
         **vars(pool),
+    )
+
+
+def terms_of(run: ProfilingRun, weights: WeightBytes, given: GivenTerms) -> tuple[Term, ...]:
+    """What is taken from the budget: weights, options, and overheads, typed or predicted."""
+    shape, deployment = run.shape, run.deployment
+    loaded = on_gpu(weights_term(shape, deployment, weights, given), weights, deployment)
+    options = option_terms(shape, run.facts, deployment, run.gpu) if given.weights_gib is None else ()
+    overheads = vllm_overheads(run) if given.overhead_gib is None else (given_overhead(given.overhead_gib),)
+    return (loaded, *options, *overheads)
+
+
+def refusals_before_memory(
+    run: ProfilingRun, utilization: float, memory_gib: float, given: GivenTerms
+) -> tuple[Refusal, ...]:
+    """Why the engine would stop before it knows the pool."""
+    asked_len = run.deployment.max_model_len
+    return (
+        *start_rules.before_sizing(run.shape, run.gpu, run.facts, run.deployment, given.weights_gib is not None),
+        *start_rules.length_allowed(run.shape, run.max_model_len, asked_len),
+        *start_rules.scheduler_budget(run.batched_tokens, run.max_num_seqs),
+        *start_rules.whole_prompts(run.facts, run.batched_tokens, run.max_model_len),
+        *(start_rules.memory_free(run.facts, run.gpu, utilization, memory_gib) if given.available_gib is None else ()),
     )
 
 

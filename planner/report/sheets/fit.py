@@ -7,6 +7,7 @@ from planner.report import facts
 from planner.report.sheets.inputs import size_id
 from planner.report.style import COUNT, GREEN, MTOK, SHARE, SHARE_FINE, USD, Kind
 from planner.report.table import Column, Formula, Sheet, Table, stack
+from planner.units import bytes_to_gib, gib_to_mib
 
 EXTRA = "Extra USD, re-solve"
 
@@ -89,5 +90,12 @@ def _load(plan: FleetPlan, top: int) -> Table:
         Column("Live requests, mean", 11, tuple(p.load.mean_live_requests for p in pools), Kind.RESULT, "#,##0.0"),
         Column("Live requests, peak", 10, tuple(p.load.quantile_live_requests for p in pools), Kind.RESULT, COUNT),
         Column("Work share", 13, tuple(p.load.work_share for p in pools), Kind.RESULT, SHARE),
+        Column(
+            "States a request, MiB",
+            14,
+            tuple(gib_to_mib(bytes_to_gib(p.memory.state_bytes_per_request)) for p in pools),
+            Kind.RESULT,
+            "#,##0.0",
+        ),
     )
     return Table("tblLoad", "Fit", top, columns, len(pools), "Load of one replica at the planning rate")

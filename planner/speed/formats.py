@@ -1,0 +1,79 @@
+"""At which peak a weight format multiplies on a GPU.
+
+What the kernels of vLLM 0.33.0 do (``vllm/model_executor/kernels/linear``), taken for SGLang as well:
+
+- fp8: at the FP8 peak where the GPU has FP8 units, else widened to 16 bits (Marlin).
+- mxfp8: at the FP8 peak from compute capability 10.0 (``mxfp8/flashinfer.py``, ``deep_gemm.py``, ``b12x.py``), else
+  widened (Marlin).
+- nvfp4: weights and activations in FP4 where NVIDIA's units have it (``nvfp4/flashinfer.py``, ``cutlass.py``), at the
+  derated FP4 peak; else widened (Marlin). A checkpoint with 16-bit activations is not told apart.
+- mxfp4: routed experts at the derated FP4 peak where there is one, else at 16 bits.
+- int8 (w8a8): at the INT8 rate below compute capability 10.0, where it is known; else counted at 16 bits ("INT8 is not
+  supported on compute capability >= 10.0", https://docs.vllm.ai/en/latest/features/quantization/int8/, 2026-11-29).
+- awq, gptq, w4a16, w8a16, bitsandbytes: weights only, always multiplied at 16 bits.
+- mixed: every matrix at 16 bits; never too fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner import units
+from planner.catalog.gpu import Gpu
+from planner.memory.types import WeightDtype
+from planner.speed.facts import SpeedFacts
+
+FIRST_WITH_FP4 = (10, 0)
+"""Compute capability of the first chips with FP4 units and block-scaled FP8 (Blackwell)."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Usable FLOP/s of one GPU, efficiency included, by the bits that a matrix is stored in."""
+
+    four_bit: float
+    eight_bit: float
+    sixteen_bit: float
+    note: str = ""
+    """What is assumed, for the reader of the plan; empty at 16 bits."""
+
+
+def peaks_of(gpu: Gpu, dtype: WeightDtype, facts: SpeedFacts) -> Peaks:
+    """Peaks of the formats that a deployment's weights are stored in."""
+    efficiency = facts.compute_efficiency.value
+    sixteen = units.tflops_to_flops(gpu.bf16_tflops or 0.0) * efficiency
+    eight, four = _eight_bit_tflops(gpu, dtype), _four_bit_tflops(gpu, dtype)
+    if eight is not None:
+        unit = "INT8" if dtype is WeightDtype.INT8 else "FP8"
+        note = f"{dtype} weights multiply at the {unit} peak"
+        return Peaks(sixteen, units.tflops_to_flops(eight) * efficiency, sixteen, note)
+    if four is not None:
+        derate = facts.fp4_derate.value
+        note = f"{dtype} weights multiply at {derate:.0%} of the FP4 peak"
+        return Peaks(units.tflops_to_flops(four) * efficiency * derate, sixteen, sixteen, note)
+    note = "" if dtype is WeightDtype.BF16 else f"{dtype} weights multiply at the 16-bit peak"
+    return Peaks(sixteen, sixteen, sixteen, note)
+
+
+def _eight_bit_tflops(gpu: Gpu, dtype: WeightDtype) -> float | None:
+    """Peak of 8-bit matrices; ``None`` where they are widened."""
+    if dtype is WeightDtype.FP8 and gpu.fp8_weights == "native":
+        return gpu.fp8_tflops
+    if dtype is WeightDtype.MXFP8 and _has_fp4_units(gpu):
+        return gpu.fp8_tflops
+    if dtype is WeightDtype.INT8 and gpu.vendor == "NVIDIA" and not _has_fp4_units(gpu):
+        return gpu.int8_tops
+    return None
+
+
+def _four_bit_tflops(gpu: Gpu, dtype: WeightDtype) -> float | None:
+    """Peak of 4-bit matrices; ``None`` where they are widened."""
+    if dtype is WeightDtype.MXFP4 or (dtype is WeightDtype.NVFP4 and _has_fp4_units(gpu)):
+        return gpu.fp4_tflops
+    return None
+
+
+def _has_fp4_units(gpu: Gpu) -> bool:
+    """Whether an NVIDIA GPU is of the generations from Blackwell on."""
+    major, _, minor = gpu.compute_capability.partition(".")
+    return gpu.vendor == "NVIDIA" and major.isdigit() and (int(major), int(minor or 0)) >= FIRST_WITH_FP4
