@@ -10,10 +10,11 @@ from pathlib import Path
 from planner import __version__
 from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
-from planner.memory.types import Origin, WeightDtype
+from planner.memory.types import WeightDtype
 from planner.optimise.offers import AllowedOffers
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Decision, ProgramData, Workload
+from planner.origin import Origin
 from planner.plan import Assumption, InputFile
 from planner.report.launch import QUANTISED_ON_LOADING
 from planner.request import PlanRequest

@@ -20,7 +20,7 @@ from planner.catalog.engine_rules.vllm import VllmRules
 from planner.catalog.registry import Registry, read_registry
 from planner.catalog.versions import VERSION, is_development, version_key
 from planner.errors import InputError, Problem, Problems
-from planner.memory.types import Origin
+from planner.origin import Origin
 
 
 class FactSource(Frozen):

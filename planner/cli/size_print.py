@@ -76,7 +76,8 @@ def print_sizing(shape: ModelShape, sizing: Sizing, tried: tuple[Fix, ...], note
     deployment = sizing.deployment
     console.print(
         f"[bold]{sizing.model_id}[/bold] on {deployment.tp} x {sizing.gpu_id}, {sizing.engine} "
-        f"{sizing.engine_version}, weights {deployment.weight_dtype}, KV {deployment.kv_dtype}"
+        f"{sizing.engine_version}, weights {deployment.weight_dtype}, "
+        f"KV {_cache_format(sizing)}"
     )
     console.print(_subtraction(sizing))
     console.print(_pool(shape, sizing))
@@ -117,6 +118,13 @@ def _subtraction(sizing: Sizing) -> Table:
     table.add_section()
     table.add_row("= available for KV", f"{sizing.available_kv_gib:,.2f}", "computed", "budget less the terms above")
     return table
+
+
+def _cache_format(sizing: Sizing) -> str:
+    """The cache's format; as typed where SGLang chooses by GPU."""
+    deployment = sizing.deployment
+    named = deployment.kv_cache_dtype_name if sizing.engine == "sglang" else ""
+    return named or str(deployment.kv_dtype)
 
 
 def _mib(n_bytes: float) -> float:

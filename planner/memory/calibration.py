@@ -24,7 +24,8 @@ from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError, Problem
 from planner.memory.size import size
 from planner.memory.starts.startup_log import StartupLog
-from planner.memory.types import Deployment, GivenTerms, Origin, Sizing, Term
+from planner.memory.types import Deployment, GivenTerms, Sizing, Term
+from planner.origin import Origin
 
 
 class MeasuredStart(BaseModel):

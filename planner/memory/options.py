@@ -13,7 +13,8 @@ from functools import lru_cache
 from planner import units
 from planner.catalog.engine import EngineFacts
 from planner.catalog.gpu import Gpu
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
+from planner.catalog.model_shape import ModelShape
 from planner.memory.kv import layer_bytes_per_token
 from planner.memory.loading import Loading, loading_of
 from planner.memory.tensors import BYTES_16BIT, on_rank
@@ -21,7 +22,6 @@ from planner.memory.types import (
     DRAFT_MODEL,
     Deployment,
     LoraAdapters,
-    Origin,
     Sizing,
     Speculative,
     Term,
@@ -29,6 +29,7 @@ from planner.memory.types import (
     WeightDtype,
 )
 from planner.memory.weights import pipeline_stages, weight_bytes
+from planner.origin import Origin
 
 ADAPTED_PARTS = frozenset({Part.ATTENTION, Part.STATE, Part.MLP, Part.SHARED_EXPERTS, Part.ROUTER})
 """Parts whose linear layers take adapters whatever the model."""

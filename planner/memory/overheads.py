@@ -23,7 +23,8 @@ from planner.catalog.engine import EngineFacts
 from planner.catalog.engine_rules.vllm import GraphSizes, Sampler, SecondRunner, TpFigure, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ImageInput, ModelShape, StateKind
-from planner.memory.types import Deployment, Origin, Term, WeightDtype
+from planner.memory.types import Deployment, Term, WeightDtype
+from planner.origin import Origin
 
 BYTES_OF_LOGIT = 4
 BYTES_16BIT = 2

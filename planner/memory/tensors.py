@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from planner.catalog.model_shape import Matrix, Part, Split, Stored
+from planner.catalog.matrix import Matrix, Part, Split, Stored
 from planner.catalog.quant import stored_formats as formats
 from planner.memory.kv import heads_per_rank
 from planner.memory.loading import Loading

@@ -10,7 +10,8 @@ from __future__ import annotations
 from planner import units
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
-from planner.memory.types import Deployment, GivenTerms, Origin, Refusal, Term, WeightBytes
+from planner.memory.types import Deployment, GivenTerms, Refusal, Term, WeightBytes
+from planner.origin import Origin
 
 MORE_ROOM = "Quantise the weights, use more GPUs, or a larger GPU"
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from planner import units
+from planner.origin import Origin
 
 if TYPE_CHECKING:
     from planner.catalog.model_shape import ModelShape
@@ -39,21 +40,6 @@ class KvDtype(StrEnum):
 
     BF16 = "bf16"
     FP8 = "fp8"
-
-
-class Origin(StrEnum):
-    """How far a figure can be trusted."""
-
-    GIVEN = "given"
-    """Typed by the user."""
-    MEASURED = "measured"
-    CATALOGUE = "catalogue"
-    """A dated fact with a source."""
-    COMPUTED = "computed"
-    """Exact arithmetic on facts."""
-    FITTED = "fitted"
-    """A coefficient fitted on start-up logs, with its residual in the source."""
-    GUESS = "guess"
 
 
 @dataclass(frozen=True)

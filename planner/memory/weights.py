@@ -17,7 +17,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Literal
 
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, Stored
+from planner.catalog.matrix import Matrix, Part, Split, Stored
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.quant import stored_formats as formats
 from planner.memory.allocator import occupy
 from planner.memory.loading import Loading

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, Matrix, ModelShape, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
+from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, ModelShape
 from planner.memory.types import WeightDtype
 from planner.memory.weights import stored_as
 

@@ -8,7 +8,7 @@ from planner.catalog.engine import find_engine, load_engines, substitution
 from planner.catalog.load import default_root
 from planner.catalog.versions import version_key
 from planner.errors import InputError
-from planner.memory.types import Origin
+from planner.origin import Origin
 
 ENGINES = load_engines(default_root())
 

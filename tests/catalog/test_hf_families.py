@@ -9,16 +9,8 @@ import pytest
 from planner.catalog.hf.config import read_model_shape
 from planner.catalog.hf.families import REGISTRY
 from planner.catalog.load import load_catalog
-from planner.catalog.model_shape import (
-    AttentionFamily,
-    CacheKind,
-    CacheLayers,
-    CacheRole,
-    ModelShape,
-    Part,
-    Split,
-    StateKind,
-)
+from planner.catalog.matrix import Part, Split
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, CacheRole, ModelShape, StateKind
 from planner.errors import InputError
 from planner.memory.states import VLLM_STATES, states_bytes
 

@@ -6,7 +6,7 @@ import pytest
 
 from planner.catalog.hf import matrices as build
 from planner.catalog.load import load_catalog
-from planner.catalog.model_shape import Matrix, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
 
 LAYERS = (0, 1, 2)
 HIDDEN = 64

@@ -9,7 +9,8 @@ import pytest
 
 from planner.catalog.hf.config import read_model_shape
 from planner.catalog.load import load_catalog
-from planner.catalog.model_shape import ModelShape, Part, Stored
+from planner.catalog.matrix import Part, Stored
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.models import read_json_object
 from planner.catalog.quant import stored_formats as formats
 from planner.catalog.quant.rules import Names, Rule, Rules, below_root

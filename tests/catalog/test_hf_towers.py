@@ -6,7 +6,7 @@ import pytest
 
 from planner.catalog.hf.config import read_model_shape
 from planner.catalog.load import load_catalog
-from planner.catalog.model_shape import Part, Split
+from planner.catalog.matrix import Part, Split
 
 CATALOG = load_catalog()
 

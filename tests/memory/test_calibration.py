@@ -23,7 +23,8 @@ from planner.memory.calibration import (
 )
 from planner.memory.size import size
 from planner.memory.starts.startup_log import parse_log
-from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, WeightDtype
+from planner.memory.types import Deployment, GivenTerms, KvDtype, WeightDtype
+from planner.origin import Origin
 
 DEPLOYMENT = Deployment(1, WeightDtype.BF16, KvDtype.BF16, max_model_len=8192)
 DAY = dt.date(2026, 11, 29)

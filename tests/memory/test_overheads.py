@@ -10,7 +10,8 @@ from planner import units
 from planner.catalog.load import Catalog
 from planner.memory import overheads
 from planner.memory.overheads import ProfilingRun
-from planner.memory.types import Deployment, KvDtype, Origin, VllmFlags, WeightDtype
+from planner.memory.types import Deployment, KvDtype, VllmFlags, WeightDtype
+from planner.origin import Origin
 
 MIB = 2**20
 LLAMA, QWEN3, MIXTRAL = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-8B", "mistralai/Mixtral-8x7B-v0.1"

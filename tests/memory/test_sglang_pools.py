@@ -15,16 +15,8 @@ from planner.memory.sglang.backends import Generation, generation_of
 from planner.memory.sglang.plan import FreeMemory, Plan, plan_sglang
 from planner.memory.sglang.server import prefill_graph_sizes, resolve, tier_of
 from planner.memory.size import size
-from planner.memory.types import (
-    Deployment,
-    GivenTerms,
-    KvDtype,
-    Origin,
-    SglangFlags,
-    Sizing,
-    Speculative,
-    WeightDtype,
-)
+from planner.memory.types import Deployment, GivenTerms, KvDtype, SglangFlags, Sizing, Speculative, WeightDtype
+from planner.origin import Origin
 
 LLAMA, DEEPSEEK, GPT_OSS = "meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"
 QWEN_VL = "Qwen/Qwen3-VL-8B-Instruct"

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import InputError
 from planner.memory.size import size, stored_dtype
-from planner.memory.types import Deployment, GivenTerms, KvDtype, Origin, WeightDtype
+from planner.memory.types import Deployment, GivenTerms, KvDtype, WeightDtype
 from planner.memory.vllm import blocks
 from planner.memory.vllm.sizing import in_flight_tokens, layout_of
+from planner.origin import Origin
 
 CATALOG = load_catalog()
 BF16 = Deployment(1, WeightDtype.BF16, KvDtype.BF16)

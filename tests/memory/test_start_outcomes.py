@@ -10,7 +10,8 @@ import pytest
 
 from planner.catalog.load import Catalog
 from planner.catalog.lookup.lookup import Lookup
-from planner.catalog.model_shape import ModelShape, Part
+from planner.catalog.matrix import Part
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.quant import stored_formats as formats
 from planner.errors import InputError
 from planner.memory.rules import start_rules

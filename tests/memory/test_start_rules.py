@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from planner.catalog.load import Catalog
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Stored
+from planner.catalog.matrix import Matrix, Part, Stored
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.quant import stored_formats as formats
 from planner.memory.rules import sglang_rules, start_rules
 from planner.memory.types import (

@@ -11,7 +11,8 @@ import pytest
 
 from planner import units
 from planner.catalog.load import Catalog
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, Stored
+from planner.catalog.matrix import Matrix, Part, Split, Stored
+from planner.catalog.model_shape import ModelShape
 from planner.catalog.quant import stored_formats as formats
 from planner.memory.allocator import occupy
 from planner.memory.loading import Loading, as_constructed, loading_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.memory.types import Deployment, KvDtype, Origin, Sizing, Term, WeightBytes, WeightDtype
+from planner.memory.types import Deployment, KvDtype, Sizing, Term, WeightBytes, WeightDtype
+from planner.origin import Origin
 from planner.speed.types import Band, SpeedModel, StepCoefficients
 from planner.traffic.buckets import lower_edge
 from planner.traffic.types import Burst, LengthLaw

@@ -11,8 +11,9 @@ from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.model_shape import ModelShape
 from planner.memory.kv import bytes_per_token, sliding_bytes_per_token
 from planner.memory.loading import Loading
-from planner.memory.types import Deployment, KvDtype, Origin, Sizing, Term, WeightDtype
+from planner.memory.types import Deployment, KvDtype, Sizing, Term, WeightDtype
 from planner.memory.weights import weight_bytes
+from planner.origin import Origin
 from planner.speed.facts import SpeedFacts, load_speed_facts
 
 DATA = Path(__file__).parents[1] / "data" / "speed"

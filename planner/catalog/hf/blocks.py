@@ -24,7 +24,8 @@ from planner.catalog.hf.fields import EXPERTS_PER_TOKEN, Fields
 from planner.catalog.hf.matrices import FLOAT32, Layers, Matrices
 from planner.catalog.hf.mlp import FeedForward, every_layer
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, Part, Split
+from planner.catalog.matrix import Part, Split
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
 
 FEED_FORWARD_MULTIPLE = 256
 """Widths of searched blocks are rounded up to this (``_ffn_mult_to_intermediate_size``)."""

@@ -23,7 +23,8 @@ from planner.catalog.hf.notes import notes_of
 from planner.catalog.hf.quantisation import stored_weights
 from planner.catalog.hf.rotary import rotary_bytes
 from planner.catalog.hf.vision import encoder_size, vision_matrices
-from planner.catalog.model_shape import ModelShape, ParameterCounts, Split
+from planner.catalog.matrix import Split
+from planner.catalog.model_shape import ModelShape, ParameterCounts
 from planner.catalog.quant import rules
 from planner.catalog.sglang_cache import declares_fp8_cache
 from planner.errors import InputError, Problem

@@ -23,7 +23,7 @@ from planner.catalog.hf.hybrid import (
 from planner.catalog.hf.matrices import FLOAT32, Layers, Matrices, latent_projections
 from planner.catalog.hf.mlp import FeedForward, every_layer
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import Part, Split
+from planner.catalog.matrix import Part, Split
 
 
 def qwen_hybrid(fields: Fields, _: Windows) -> Attention:

@@ -24,7 +24,7 @@ from planner.catalog.hf.matrices import Layers, Matrices, latent_projections
 from planner.catalog.hf.mlp import FeedForward, every_layer
 from planner.catalog.hf.recurrent import Mixer
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import Part
+from planner.catalog.matrix import Part
 
 NEMOTRON_KINDS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 """Letters of ``hybrid_override_pattern``."""

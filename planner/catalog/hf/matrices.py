@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from planner.catalog.model_shape import Matrix, ParameterCounts, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
+from planner.catalog.model_shape import ParameterCounts
 
 Layers = tuple[int, ...]
 """Indexes of decoder layers; empty for what is held once, outside them."""

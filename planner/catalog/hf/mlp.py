@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from planner.catalog.hf import matrices as build
 from planner.catalog.hf.fields import EXPERTS, EXPERTS_PER_TOKEN, Fields
 from planner.catalog.hf.matrices import Layers, Matrices
-from planner.catalog.model_shape import Part
+from planner.catalog.matrix import Part
 
 
 @dataclass(frozen=True)

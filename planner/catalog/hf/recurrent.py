@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from planner.catalog.hf import matrices as build
 from planner.catalog.hf.fields import Fields
 from planner.catalog.hf.matrices import FLOAT32, Layers, Matrices
-from planner.catalog.model_shape import Part, Split, StateKind, StateLayers
+from planner.catalog.matrix import Part, Split
+from planner.catalog.model_shape import StateKind, StateLayers
 
 PRECISIONS = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 """Bytes per element of the names that configs ask for."""

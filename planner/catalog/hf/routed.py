@@ -17,7 +17,8 @@ from planner.catalog.hf.matrices import FLOAT32, Layers
 from planner.catalog.hf.mlp import FeedForward, every_layer
 from planner.catalog.hf.recurrent import Mixer
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import AttentionFamily, Part, Split
+from planner.catalog.matrix import Part, Split
+from planner.catalog.model_shape import AttentionFamily
 
 
 def routed(

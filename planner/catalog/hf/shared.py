@@ -24,7 +24,8 @@ from planner.catalog.hf.hybrid import automatic, chosen, listed, with_mixers
 from planner.catalog.hf.matrices import FLOAT32, Layers, Matrices
 from planner.catalog.hf.mlp import FeedForward, beside_experts, every_layer
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, Part, Split
+from planner.catalog.matrix import Part, Split
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers
 
 
 def first_sharing(fields: Fields) -> int:

@@ -15,7 +15,8 @@ from planner.catalog.hf.fields import EXPERTS_PER_TOKEN, Fields
 from planner.catalog.hf.matrices import FLOAT32, Layers, Matrices
 from planner.catalog.hf.mlp import FeedForward, every_layer, moe_layers
 from planner.catalog.hf.windows import Windows
-from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, CacheRole, Matrix, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
+from planner.catalog.model_shape import AttentionFamily, CacheKind, CacheLayers, CacheRole
 
 INDEX_ELEMENT_BYTES = 2
 """MiniMax-M3 keeps index keys in bf16 whatever the cache dtype (``resolve_indexer_kv_dtype("bf16")``)."""

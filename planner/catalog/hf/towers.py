@@ -13,7 +13,7 @@ from typing import Any
 from planner.catalog.hf import matrices as build
 from planner.catalog.hf.fields import Fields
 from planner.catalog.hf.matrices import Matrices
-from planner.catalog.model_shape import Matrix, Part, Split
+from planner.catalog.matrix import Matrix, Part, Split
 
 Vision = Mapping[str, Any]
 Tower = Callable[[Fields, Vision], Matrices]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from planner.catalog.hf.fields import Fields, is_whole
-from planner.catalog.model_shape import Stored
+from planner.catalog.matrix import Stored
 from planner.catalog.quant import stored_formats as formats
 from planner.catalog.quant.rules import Names, Rule, Rules, names_below_root
 from planner.catalog.quant.values import (

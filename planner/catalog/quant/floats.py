@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.catalog.hf.fields import Fields, shown
-from planner.catalog.model_shape import Stored
+from planner.catalog.matrix import Stored
 from planner.catalog.quant import stored_formats as formats
 from planner.catalog.quant.modelopt import from_modelopt
 from planner.catalog.quant.rules import Names, Rule, Rules, names_below_root

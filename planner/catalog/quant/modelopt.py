@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from planner.catalog.hf.fields import Fields, shown
-from planner.catalog.model_shape import Stored
+from planner.catalog.matrix import Stored
 from planner.catalog.quant import stored_formats as formats
 from planner.catalog.quant.rules import Names, Rule, Rules, names_below_root
 from planner.catalog.quant.values import (

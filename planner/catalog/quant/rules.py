@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from planner.catalog.hf.matrices import Matrices
-from planner.catalog.model_shape import Matrix, Part, Stored
+from planner.catalog.matrix import Matrix, Part, Stored
 
 ROOTS = ("", "model.", "model.language_model.", "language_model.model.", "language_model.", "backbone.", "transformer.")
 """What may stand before ``layers.0`` or ``lm_head`` in a module's name."""

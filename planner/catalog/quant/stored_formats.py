@@ -6,7 +6,7 @@ method). Sizes are those of loading; repacking afterwards keeps them except wher
 
 from __future__ import annotations
 
-from planner.catalog.model_shape import Stored
+from planner.catalog.matrix import Stored
 
 FLOAT32_BYTES = 4
 MXFP_GROUP = 32

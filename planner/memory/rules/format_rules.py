@@ -15,7 +15,8 @@ from planner.catalog.engine import EngineFacts
 from planner.catalog.engine_rules.shared import MethodCapability
 from planner.catalog.engine_rules.vllm import VllmRules
 from planner.catalog.gpu import Gpu
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, Stored
+from planner.catalog.matrix import Matrix, Part, Split, Stored
+from planner.catalog.model_shape import ModelShape
 from planner.memory.kv import heads_per_rank
 from planner.memory.types import Deployment, Refusal, WeightDtype
 

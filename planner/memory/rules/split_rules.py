@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from planner.catalog.engine import EngineFacts
-from planner.catalog.model_shape import Matrix, ModelShape, Part, Split, StateKind, StateLayers
+from planner.catalog.matrix import Matrix, Part, Split
+from planner.catalog.model_shape import ModelShape, StateKind, StateLayers
 from planner.memory.tensors import VOCABULARY_PADDING, padded
 from planner.memory.types import Deployment, Refusal
 

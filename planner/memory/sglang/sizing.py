@@ -17,8 +17,9 @@ from planner.memory.rules import start_rules
 from planner.memory.sglang.fraction import images_gib
 from planner.memory.sglang.plan import FreeMemory, Plan, plan_sglang
 from planner.memory.terms import memory_term, weights_term
-from planner.memory.types import Deployment, GivenTerms, Origin, Pool, Sizing, Term
+from planner.memory.types import Deployment, GivenTerms, Pool, Sizing, Term
 from planner.memory.weights import weight_bytes
+from planner.origin import Origin
 
 
 def size_sglang(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms) -> Sizing:

@@ -22,9 +22,10 @@ from planner.memory.options import on_gpu, option_terms
 from planner.memory.overheads import ProfilingRun, given_overhead, vllm_overheads
 from planner.memory.rules import start_rules
 from planner.memory.terms import MORE_ROOM, memory_term, no_room, weights_term
-from planner.memory.types import Deployment, GivenTerms, Origin, Pool, Refusal, Sizing, Term, WeightBytes
+from planner.memory.types import Deployment, GivenTerms, Pool, Refusal, Sizing, Term, WeightBytes
 from planner.memory.vllm import blocks, pages
 from planner.memory.weights import weight_bytes
+from planner.origin import Origin
 
 ONE_REQUEST = "one request of max_model_len must fit"
 """Name of the rule that a shorter ``max_model_len`` satisfies."""
