@@ -72,16 +72,19 @@ def read_model_index(folder: Path, problems: Problems) -> tuple[dict[str, ModelS
     """Model configs and quantisation companions by Hugging Face id, checked against the files that are there."""
     configs: dict[str, ModelSource] = {}
     companions: dict[str, ModelSource] = {}
+    seen: set[tuple[bool, str]] = set()
     index = folder / "sources.csv"
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*.json")} - {"class_defaults.json"}
     for number, row in read_table(index, ModelSource, problems):
         target = companions if row.file.startswith(f"{QUANT_FOLDER}/") else configs
-        if row.hf_id.casefold() in (known.casefold() for known in target):
+        name = (target is companions, row.hf_id.casefold())
+        if name in seen:
             problems.add(str(index), f"second row for {row.hf_id}", "Keep one of them", row=str(number), field="hf_id")
         if row.file not in present:
             problems.add(
                 str(index), f"{row.file} is not there", "Add the file or drop the row", row=str(number), field="file"
             )
+        seen.add(name)
         target[row.hf_id] = row
         present.discard(row.file)
     for stray in sorted(present):

@@ -205,8 +205,6 @@ def deployment_of(asked: SizeOptions, problems: Problems) -> Deployment:
         sglang=SglangFlags(
             page_size_tokens=asked.page_size,
             cuda_graph_max_batch=asked.cuda_graph_max_batch,
-            disable_cuda_graph=asked.enforce_eager,
-            disable_radix_cache=asked.no_prefix_caching,
             max_total_tokens=asked.max_total_tokens,
             language_only=asked.language_model_only,
             attention_backend=asked.attention_backend,

@@ -297,8 +297,6 @@ def _settings(case: Refused) -> Iterator[Change]:
         yield Change(f"max_num_seqs {seqs.max_num_seqs:,}", seqs, given, minor=True)
     if not deployment.enforce_eager:
         eager = replace(deployment, enforce_eager=True)
-        if case.facts.name == "sglang":
-            eager = replace(eager, sglang=replace(eager.sglang, disable_cuda_graph=True))
         if case.sized(eager).available_kv_gib > sizing.available_kv_gib:
             yield Change("no CUDA graphs (slower steps)", eager, given, minor=True)
     if case.facts.name == "vllm" and case.shape.vision_encoder is not None and not deployment.vllm.language_model_only:

@@ -80,8 +80,6 @@ class SglangFlags:
     chunked_prefill: bool = True
     """False for ``--chunked-prefill-size -1``: a prompt is computed in one piece."""
     cuda_graph_max_batch: int | None = None
-    disable_cuda_graph: bool = False
-    disable_radix_cache: bool = False
     disable_overlap_schedule: bool = False
     max_total_tokens: int | None = None
     swa_full_tokens_ratio: float | None = None
@@ -139,7 +137,9 @@ class Deployment:
     attention_dp: int = 1
     """Data-parallel degree of attention inside the replica (SGLang ``--enable-dp-attention --dp``)."""
     prefix_caching: bool | None = None
+    """False is SGLang's ``--disable-radix-cache``."""
     enforce_eager: bool = False
+    """No CUDA graphs (SGLang: ``--disable-cuda-graph``)."""
     vllm: VllmFlags = VllmFlags()
     sglang: SglangFlags = SglangFlags()
     speculative: Speculative | None = None

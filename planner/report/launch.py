@@ -157,8 +157,8 @@ def _sglang_parallel(sizing: Sizing) -> Words:
 def _sglang_switches(deployment: Deployment) -> Words:
     flags = deployment.sglang
     switches = (
-        ("--disable-cuda-graph", flags.disable_cuda_graph or deployment.enforce_eager),
-        ("--disable-radix-cache", flags.disable_radix_cache or deployment.prefix_caching is False),
+        ("--disable-cuda-graph", deployment.enforce_eager),
+        ("--disable-radix-cache", deployment.prefix_caching is False),
         ("--disable-overlap-schedule", flags.disable_overlap_schedule),
         ("--enable-multimodal", flags.enable_multimodal),
         ("--language-only", flags.language_only),

@@ -8,12 +8,12 @@ import os
 import re
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.cli import main
 from planner.memory.calibration import read_calibration
 from planner.memory.starts.startup_log import read_log
 from planner.plan import plan_to_json
@@ -26,19 +26,9 @@ LLAMA_8B = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--engine-version", "
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str, command: str = "check-log") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["planner", command, *arguments])
-        monkeypatch.setenv("COLUMNS", "160")
-        try:
-            main()
-            code = 0
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+def run(planner: Any) -> Any:
+    """`planner check-log`."""
+    return partial(planner, "check-log")
 
 
 def doctored(tmp_path: Path, *changes: tuple[str, str]) -> str:
@@ -215,7 +205,7 @@ def test_endless_phrases_take_no_time(tmp_path: Path) -> None:
     assert time.monotonic() - started < 15
 
 
-def test_measured_terms_are_written_and_used_first(run: Any, tmp_path: Path) -> None:
+def test_measured_terms_are_written_and_used_first(run: Any, planner: Any, tmp_path: Path) -> None:
     """budget 0.92 x 79.25; less 15.0, 0.26 and 1.44 GiB are 56.21 GiB, which is what the log had."""
     file = tmp_path / "calibration.toml"
     run(LLAMA, *LLAMA_8B, "--calibrate", str(file))
@@ -225,13 +215,13 @@ def test_measured_terms_are_written_and_used_first(run: Any, tmp_path: Path) -> 
     size = [
         "meta-llama/Llama-3.1-8B-Instruct", "--gpu", start.gpu, "--engine-version", "0.31.0", "--json",
     ]  # fmt: skip
-    _, out, _ = run(*size, "--calibration", str(file), command="size")
+    _, out, _ = planner("size", *size, "--calibration", str(file))
     data = json.loads(out)
     assert data["available_kv_gib"] == pytest.approx(56.21, abs=0.01)
     assert data["logged_tokens"] == pytest.approx(460_496, rel=0.0005)
     assert {term["origin"] for term in data["terms"][:2]} == {"measured"}
     assert "vllm-0.31.0-llama-3.1-8b.log" in data["terms"][0]["source"]
-    _, out, _ = run(*size, command="size")
+    _, out, _ = planner("size", *size)
     assert {term["origin"] for term in json.loads(out)["terms"]}.isdisjoint({"measured"})
 
 

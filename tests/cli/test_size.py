@@ -9,28 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.catalog.load import load_catalog
-from planner.cli import app, main
+from planner.cli import app
 from planner.cli.catalog import show_entry
 from planner.errors import InputError
 
 BOOK = ["--utilization", "0.92", "--weights-gib", "14.96", "--overhead-gib", "6.0"]
 LLAMA_8B = ["meta-llama/Meta-Llama-3.1-8B", "--gpu", "H100-SXM"]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["planner", "size", *arguments])
-        monkeypatch.setenv("COLUMNS", "160")
-        try:
-            main()
-            code = 0
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_the_published_worked_example_is_exact(run: Any) -> None:

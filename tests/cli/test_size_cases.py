@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from planner.cli import main
 from planner.memory.starts.case_answers import answer_columns
 from planner.memory.starts.case_rows import CaseTable
 
@@ -23,21 +22,6 @@ ROWS = (
     "L2,vllm,0.11.0,no/such-model,H100-80GB,1,none(bf16),auto,0.9,8192,8192,1,2,3,",
     "L3,vllm,0.11.0,Qwen/Qwen3-30B-A3B-FP8,,4,fp8 block,auto,0.9,8192,8192,,,,",
 )
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["planner", "size", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def table(tmp_path: Path, *lines: str, header: str = HEADER) -> str:

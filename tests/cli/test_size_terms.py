@@ -8,27 +8,9 @@ from typing import Any
 
 import pytest
 
-from planner.cli import main
-
 CONFIGS = Path(__file__).parents[2] / "catalogs" / "models"
 LLAMA_8B = ["meta-llama/Meta-Llama-3.1-8B", "--gpu", "H100-SXM", "--max-model-len", "8192"]
 DRAFT = ["--speculative", "draft:3", "--draft-model", "meta-llama/Llama-3.2-1B-Instruct"]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["planner", "size", *arguments])
-        monkeypatch.setenv("COLUMNS", "160")
-        try:
-            main()
-            code = 0
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_options_are_terms_and_flags(run: Any) -> None:

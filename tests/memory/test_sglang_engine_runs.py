@@ -46,11 +46,11 @@ def deployment_of(row: Row) -> Deployment:
         max_num_batched_tokens=chunk if chunk is not None and chunk > 0 else None,
         gpu_memory_utilization=share("mem_fraction_static"),
         attention_dp=count("dp_size") or 1,
+        enforce_eager="disable_cuda_graph" in given,
+        prefix_caching=False if "disable_radix_cache" in given else None,
         sglang=SglangFlags(
             page_size_tokens=count("page_size"),
             chunked_prefill=chunk != -1,
-            disable_cuda_graph="disable_cuda_graph" in given,
-            disable_radix_cache="disable_radix_cache" in given,
             disable_overlap_schedule="disable_overlap_schedule" in given,
             max_total_tokens=count("max_total_tokens"),
             swa_full_tokens_ratio=share("swa_full_tokens_ratio"),

@@ -117,7 +117,7 @@ def test_fraction_by_version_memory_and_tp(
         (started(), 512 + 1.5 * 8192 + 128 + 2 * 256 + 8 * 58),
         (started(8), 512 + 1.5 * 8192 + 1024 + 2 * 512 + 8 * 58),
         (started(2, pp=2), 512 + 1.5 * 8192 + 4 * 128 + 2 * 256),
-        (started(flags=SglangFlags(disable_cuda_graph=True)), 512 + 1.5 * 8192 + 128),
+        (started(enforce_eager=True), 512 + 1.5 * 8192 + 128),
         (started(flags=SglangFlags(chunked_prefill=False)), 512 + 1.5 * 16_384 + 128 + 2 * 256),
         (started(max_num_batched_tokens=2048), 10_240),
         (started(max_num_seqs=64), 512 + 1.5 * 8192 + 128 + 2 * 64 + 8 * 58),
@@ -244,17 +244,17 @@ def test_the_sliding_pool_must_hold_a_window_and_a_page(catalog: Catalog) -> Non
 
 def test_without_prefix_caching_the_sliding_pool_follows_the_requests(catalog: Catalog) -> None:
     """(127 + 128 + 2 x 1) tokens for each of 128 requests, two chunks of 8,192 in flight and a page."""
-    flags = SglangFlags(disable_radix_cache=True)
-    got = plan(catalog, GPT_OSS, started(flags=flags, max_num_seqs=128), rest_gib=4.0)
+    uncached = started(prefix_caching=False, max_num_seqs=128)
+    got = plan(catalog, GPT_OSS, uncached, rest_gib=4.0)
     sliding = 257 * 128 + 2 * 8192 + 1
     assert got.pools.sliding_tokens == sliding
     assert got.pools.full_tokens == (4 * 2**30 - sliding * 12 * 2048) // (12 * 2048)
-    one = replace(flags, disable_overlap_schedule=True)
-    assert plan(catalog, GPT_OSS, started(flags=one, max_num_seqs=128)).pools.sliding_tokens == sliding - 8192
-    small = plan(catalog, GPT_OSS, started(flags=flags, max_num_seqs=128), rest_gib=1.0)
+    one = replace(uncached, sglang=SglangFlags(disable_overlap_schedule=True))
+    assert plan(catalog, GPT_OSS, one).pools.sliding_tokens == sliding - 8192
+    small = plan(catalog, GPT_OSS, uncached, rest_gib=1.0)
     assert "leaves no room for the full KV pool" in small.refusals[0].message
-    unchunked = replace(flags, chunked_prefill=False)
-    ratio = plan(catalog, GPT_OSS, started(flags=unchunked, max_num_seqs=128))
+    unchunked = replace(uncached, sglang=SglangFlags(chunked_prefill=False))
+    ratio = plan(catalog, GPT_OSS, unchunked)
     assert ratio.pools.sliding_tokens == int(ratio.pools.tokens * 0.8)
 
 
@@ -315,25 +315,25 @@ def test_states_take_their_share_first(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "flags", "per_request"),
+    ("architecture", "deployment", "per_request"),
     [
-        ("Qwen3NextForCausalLM", SglangFlags(), 5),
-        ("Qwen3NextForCausalLM", SglangFlags(disable_overlap_schedule=True), 3),
-        ("Qwen3NextForCausalLM", SglangFlags(disable_overlap_schedule=True, page_size_tokens=64), 4),
-        ("Qwen3NextForCausalLM", SglangFlags(disable_radix_cache=True), 1),
-        ("Lfm2ForCausalLM", SglangFlags(), 3),
-        ("FalconMambaForCausalLM", SglangFlags(), 3),
+        ("Qwen3NextForCausalLM", started(), 5),
+        ("Qwen3NextForCausalLM", started(flags=SglangFlags(disable_overlap_schedule=True)), 3),
+        ("Qwen3NextForCausalLM", started(flags=SglangFlags(disable_overlap_schedule=True, page_size_tokens=64)), 4),
+        ("Qwen3NextForCausalLM", started(prefix_caching=False), 1),
+        ("Lfm2ForCausalLM", started(), 3),
+        ("FalconMambaForCausalLM", started(), 3),
     ],
 )
-def test_slots_of_a_request(catalog: Catalog, architecture: str, flags: SglangFlags, per_request: int) -> None:
+def test_slots_of_a_request(catalog: Catalog, architecture: str, deployment: Deployment, per_request: int) -> None:
     shape = with_states(catalog.model_shape(LLAMA), architecture)
-    assert plan(catalog, shape, started(flags=flags)).server.state_slots_per_request == per_request
+    assert plan(catalog, shape, deployment).server.state_slots_per_request == per_request
 
 
 def test_slots_by_flag(catalog: Catalog) -> None:
     shape = with_states(catalog.model_shape(LLAMA))
     typed = plan(catalog, shape, started(2, SglangFlags(max_mamba_cache_size=200), attention_dp=2)).states
-    uncached = plan(catalog, shape, started(flags=SglangFlags(disable_radix_cache=True), max_num_seqs=12)).states
+    uncached = plan(catalog, shape, started(prefix_caching=False, max_num_seqs=12)).states
     half = plan(catalog, shape, started(flags=SglangFlags(mamba_ssm_dtype="bfloat16"))).states
     assert typed is not None
     assert uncached is not None
@@ -495,8 +495,8 @@ def test_backend_and_page(
 def test_gated_hybrids_on_data_centre_blackwell(catalog: Catalog, rules: SglangRules) -> None:
     shape, gpu = with_states(catalog.model_shape(LLAMA)), gpu_of(catalog, capability="10.0")
     cached = resolve(rules, shape, gpu, started(), H100_MIB)
-    uncached_flags = SglangFlags(disable_radix_cache=True, page_size_tokens=128)
-    uncached = resolve(rules, shape, gpu, started(flags=uncached_flags), H100_MIB)
+    paged = SglangFlags(page_size_tokens=128)
+    uncached = resolve(rules, shape, gpu, started(flags=paged, prefix_caching=False), H100_MIB)
     assert (cached.backend, cached.page_tokens) == ("triton", 1)
     assert (uncached.backend, uncached.page_tokens) == ("trtllm_mha", 64)
 

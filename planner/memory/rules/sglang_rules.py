@@ -141,9 +141,12 @@ def language_only(shape: ModelShape, facts: EngineFacts, deployment: Deployment)
 
 def state_pages(shape: ModelShape, facts: EngineFacts, deployment: Deployment) -> list[Refusal]:
     """Some recurrent models cache prefixes only with pages of one token."""
-    flags, rules = deployment.sglang, facts.sglang
-    page = flags.page_size_tokens
-    if shape.architecture not in rules.single_token_pages or flags.disable_radix_cache or page in (None, 1):
+    page = deployment.sglang.page_size_tokens
+    if (
+        shape.architecture not in facts.sglang.single_token_pages
+        or page in (None, 1)
+        or backends.prefix_off(deployment)
+    ):
         return []
     return [Refusal("page size", "no_buffer only supports page_size=1", "Leave out --page-size")]
 

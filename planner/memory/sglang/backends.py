@@ -163,7 +163,7 @@ def gated_default(rules: SglangRules, shape: ModelShape, deployment: Deployment,
 
 def prefix_off(deployment: Deployment) -> bool:
     """Whether prefixes are not cached."""
-    return deployment.sglang.disable_radix_cache or deployment.prefix_caching is False
+    return deployment.prefix_caching is False
 
 
 def page_tokens(

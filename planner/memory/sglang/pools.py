@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from planner.catalog.engine_rules.sglang import SglangRules
 from planner.catalog.model_shape import CacheKind, CacheLayers, CacheRole, ModelShape
 from planner.memory.kv import heads_per_rank
-from planner.memory.sglang.backends import Generation
+from planner.memory.sglang.backends import Generation, prefix_off
 from planner.memory.sglang.server import Server, keeps_states
 from planner.memory.types import Deployment, Refusal
 
@@ -305,7 +305,7 @@ def capped_by_requests(cells: Cells, server: Server, deployment: Deployment) -> 
     Without prefix caching, with chunked prefill and a number of running requests.
     """
     asked = server.max_running is not None and server.worker_chunk_tokens > 0
-    return bool(cells.full) and asked and deployment.sglang.disable_radix_cache
+    return bool(cells.full) and asked and prefix_off(deployment)
 
 
 def request_cap_tokens(rules: SglangRules, cells: Cells, server: Server, deployment: Deployment) -> int:

@@ -113,7 +113,7 @@ def resolve(rules: SglangRules, shape: ModelShape, gpu: Gpu, deployment: Deploym
         decode_graph_batch=decode_graph_batch(
             rules, deployment, driver_mib, vision=on_large_hopper(rules, shape, generation, driver_mib, multimodal)
         ),
-        decode_graphs=not flags.disable_cuda_graph,
+        decode_graphs=not deployment.enforce_eager,
         prefill_graphs=captures_prefill(rules, shape, deployment, latent=latent, multimodal=multimodal),
         prefill_graph_tokens=prefill_graph_tokens(rules, shape, deployment, chunk),
         max_running=requests_asked(rules, shape, deployment),
@@ -215,7 +215,7 @@ def captures_prefill(
     delta = any(layers.kind is StateKind.KIMI_DELTA for layers in shape.state_layers)
     obstacles = (
         not rules.prefill_graphs,
-        deployment.sglang.disable_cuda_graph,
+        deployment.enforce_eager,
         deployment.dcp > 1,
         deployment.pp > 1 and not rules.prefill_graphs_with_pp,
         deployment.attention_dp > 1 and not rules.prefill_graphs_with_dp,

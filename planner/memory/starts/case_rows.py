@@ -280,6 +280,7 @@ def _cached_deployment(tp: int, items: tuple[tuple[str, str], ...]) -> Deploymen
     on = flags.__contains__
     steps = _count(flags, "speculative_tokens") or (1 if on("mtp") else None)
     chunked = flags.get("max_num_batched_tokens") != UNCHUNKED
+    uncached = on("no_prefix_caching") or on("disable_radix_cache")
     return Deployment(
         tp=tp,
         weight_dtype=WeightDtype.BF16,
@@ -291,8 +292,8 @@ def _cached_deployment(tp: int, items: tuple[tuple[str, str], ...]) -> Deploymen
         pp=_count(flags, "pp") or 1,
         dcp=_count(flags, "dcp") or 1,
         expert_parallel=on("expert_parallel"),
-        enforce_eager=on("enforce_eager"),
-        prefix_caching=False if on("no_prefix_caching") else on("prefix_caching") or None,
+        enforce_eager=on("enforce_eager") or on("disable_cuda_graph"),
+        prefix_caching=False if uncached else on("prefix_caching") or None,
         speculative=Speculative(flags.get("speculative_algorithm", "mtp").lower(), steps) if steps else None,
         vllm=VllmFlags(
             block_size_tokens=_count(flags, "block_size"),
@@ -309,8 +310,6 @@ def _cached_deployment(tp: int, items: tuple[tuple[str, str], ...]) -> Deploymen
             page_size_tokens=_count(flags, "page_size"),
             chunked_prefill=chunked,
             cuda_graph_max_batch=_count(flags, "cuda_graph_max_bs"),
-            disable_cuda_graph=on("disable_cuda_graph"),
-            disable_radix_cache=on("disable_radix_cache"),
             disable_overlap_schedule=on("disable_overlap_schedule"),
             max_total_tokens=_count(flags, "max_total_tokens"),
             swa_full_tokens_ratio=number(flags.get("swa_full_tokens_ratio", ""), "swa_full_tokens_ratio"),
