@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class Provider(StrEnum):
+    """Where step times come from, best first."""
+
+    MEASURED_CURVE = "measured curve"
+    """Several measured points of this deployment."""
+    MEASURED_POINT = "measured point"
+    """One measured point of this deployment, which rescales a model."""
+    SILICON = "aiconfigurator"
+    """Kernel measurements put together by aiconfigurator-core."""
+    ROOFLINE = "roofline"
+    """The built-in model."""
 
 
 @dataclass(frozen=True)
@@ -74,4 +88,9 @@ class SpeedModel:
     ttft_band: Band
     source: str
     """Such as ``roofline: bandwidth efficiency 0.95 fitted on H100 silicon points``."""
-    measured: bool = False
+    provider: Provider = Provider.ROOFLINE
+
+    @property
+    def measured(self) -> bool:
+        """Whether this very deployment was measured: constraints then need no upper edge."""
+        return self.provider in (Provider.MEASURED_CURVE, Provider.MEASURED_POINT)
