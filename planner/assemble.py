@@ -155,14 +155,13 @@ def _solve(decision: Decision, settings: SolverSettings) -> Solve:
 
 def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | None]) -> Pool:
     workload, need, config = context.workloads[column.model], column.need, column.need.config
-    edge = context.request.policy.speed_edge
-    state = replica_state(config, need.demand, need.replicas, edge)
+    state = replica_state(config, need.demand, need.replicas)
     if state is None:
         raise PlannerError(f"{column.key}: no steady state at the planned replicas")
     sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
     source = workload.request.traffic
     served, refused = _served(column), _refused(workload, column)
-    binding = binding_constraint(need, edge)
+    binding = binding_constraint(need)
     return Pool(
         name=column.model,
         model=column.model,
@@ -187,7 +186,7 @@ def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | 
         gpus=column.gpus,
         memory=_memory(sizing),
         load=_load(column, state),
-        speed=_speed(context, column),
+        speed=_speed(column),
         margins=_margins(context, column, state),
         binding_constraint=binding,
         stated_rate_per_s=source.rate_per_s,
@@ -235,7 +234,7 @@ def _refused(workload: Workload, column: Column) -> Tokens:
 def _capacity_tokens(context: Context, column: Column) -> float:
     """Tokens of the horizon at the highest steady rate that the pool's replicas, spares included, can hold."""
     law, hours = column.need.config.length.law, context.data.horizon_hours
-    rate = capacity_per_s(column.need, column.replicas, context.request.policy.speed_edge)
+    rate = capacity_per_s(column.need, column.replicas)
     return rate * units.hours_to_s(hours) * (law.mean_prompt + law.mean_output)
 
 
@@ -293,36 +292,41 @@ def _load(column: Column, state: ReplicaState) -> PoolLoad:
     )
 
 
-def _speed(context: Context, column: Column) -> PoolSpeed:
-    """TPOT and TTFT at the planned load: the fixed point in the middle and at both edges of the band."""
-    need, used = column.need, context.request.policy.speed_edge
-    count = np.array([float(need.replicas)])
+def _speed(column: Column) -> PoolSpeed:
+    """TPOT and TTFT at the planned load: the fixed point at the edges of the band, and as the constraints saw it."""
+    need, config = column.need, column.need.config
     tpot, ttft = {}, {}
-    for edge in EDGES:
-        candidates = stacked([need.config], edge)
-        load = settle(candidates, need.demand, count)
+    for edge in (*EDGES, None):
+        candidates = stacked([config], edge)
+        load = settle(candidates, need.demand, np.array([float(need.replicas)]))
         tpot[edge] = units.s_to_ms(float(load.token_s[0]))
         quantile = ttft_s(candidates, need.demand, load, need.limits.ttft_percentile)
         ttft[edge] = units.s_to_ms(float(quantile[0] * candidates.ttft_edge[0]))
     return PoolSpeed(
-        tpot_ms=_measure(tpot, used, need.config.speed.source),
-        ttft_ms=_measure(ttft, used, need.config.speed.source),
+        tpot_ms=_measure(tpot, config.tpot_edge, config.speed.source),
+        ttft_ms=_measure(ttft, config.ttft_edge, config.speed.source),
         ttft_percentile=need.limits.ttft_percentile,
-        decode_tokens_per_s=units.MS_PER_S / tpot[used],
+        decode_tokens_per_s=units.MS_PER_S / tpot[None],
+        provider=config.speed.provider.value,
     )
 
 
-def _measure(at_edge: Mapping[str, float], used: str, source: str) -> Measure:
+def _measure(at_edge: Mapping[str | None, float], edge: str, source: str) -> Measure:
     """A figure at the edges of the band; infinite where the slow edge has no steady state."""
     return Measure(
-        value=at_edge["middle"], low=at_edge["lower"], high=at_edge["upper"], used=at_edge[used], source=source
+        value=at_edge["middle"],
+        low=at_edge["lower"],
+        high=at_edge["upper"],
+        used=at_edge[None],
+        edge=edge,
+        source=source,
     )
 
 
 def _margins(context: Context, column: Column, state: ReplicaState) -> tuple[Margin, ...]:
     need, config = column.need, column.need.config
     limits = need.limits
-    shares = shares_at(need, need.replicas, context.request.policy.speed_edge, state)
+    shares = shares_at(need, need.replicas, state)
     scale = {
         Constraint.TOKEN_POOL: (config.pool_token_equivalents, "tokens"),
         Constraint.SEQUENCES: (float(config.sizing.max_num_seqs), "requests"),

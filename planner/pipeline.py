@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from planner.assemble import Context, assemble
@@ -25,9 +26,12 @@ from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
 from planner.optimise.offers import allowed_offers, undominated
 from planner.optimise.types import Decision, Need, ProgramData, Serving, SolverSettings, Workload
 from planner.plan import FleetPlan, RunnerUp
-from planner.provenance import assumptions_of, caveats, input_files, run_id
+from planner.provenance import assumptions_of, caveats, input_files, run_id, speed_caveats
 from planner.request import ModelRequest, PlanRequest, read_request
-from planner.speed.facts import load_speed_facts
+from planner.speed.chain import SILICON, SpeedSources, load_sources
+from planner.speed.load_tests.points_file import read_points
+from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
+from planner.speed.silicon import silicon_source
 from planner.traffic.source import load_traffic
 
 Progress = Callable[[str], None]
@@ -68,12 +72,14 @@ def plan_quarter(
     offers = problems.attempt(lambda: allowed_offers(catalog.offers, request, created_at.date(), str(request_path)))
     workloads = problems.attempt(lambda: read_workloads(request, request_path, catalog))
     calibration = problems.attempt(lambda: calibration_of(request, request_path))
+    measured = problems.attempt(lambda: measured_of(request, request_path, catalog))
     problems.raise_if_any()
     assert offers is not None
     assert facts is not None
     assert workloads is not None
     assert calibration is not None
-    fleet = fleet_of(request, workloads, offers.usable, catalog, progress, calibration)
+    assert measured is not None
+    fleet = fleet_of(request, workloads, offers.usable, catalog, progress, calibration, measured)
     settings = SolverSettings(**request.solver.model_dump())
     progress("solving the integer program")
     decision = fleet.solve(settings)
@@ -88,7 +94,10 @@ def plan_quarter(
         settings=settings,
         inputs=(inputs := input_files(request, request_path, catalog, workloads)),
         assumptions=assumptions_of(request, workloads, catalog),
-        warnings=caveats(request, workloads, offers, data, decision, facts, created_at.date()),
+        warnings=(
+            *caveats(request, workloads, offers, data, decision, facts, created_at.date()),
+            *speed_caveats(decision, measured),
+        ),
         run_id=run_id(inputs),
         created_at=created_at,
     )
@@ -114,6 +123,7 @@ def fleet_of(
     catalog: Catalog,
     progress: Progress = lambda text: None,
     calibration: Calibration = NOT_CALIBRATED,
+    measured: MeasuredSet = NOTHING_MEASURED,
 ) -> Fleet:
     """Candidates of all models on the offers that may be used, ready to be solved.
 
@@ -125,7 +135,7 @@ def fleet_of(
     engine = request.engine
     serving = Serving(
         catalog.engine(engine.name, engine.version),
-        load_speed_facts(catalog.root),
+        speed_sources(request, catalog, measured),
         engine.gpu_memory_utilization,
         calibration,
     )
@@ -140,7 +150,7 @@ def fleet_of(
     )
     needs = {w.name: _needs(w, _gpus(w, data.offers, catalog), serving, request, progress) for w in workloads}
     spares = {w.name: _spare(w.request, request) for w in workloads}
-    return Fleet(workloads, needs, spares, data, request.policy.speed_edge, progress)
+    return Fleet(workloads, needs, spares, data, progress)
 
 
 def calibration_of(request: PlanRequest, request_path: Path) -> Calibration:
@@ -153,6 +163,43 @@ def calibration_of(request: PlanRequest, request_path: Path) -> Calibration:
     """
     name = request.engine.calibration
     return read_calibration(request_path.parent / name) if name else NOT_CALIBRATED
+
+
+def measured_of(request: PlanRequest, request_path: Path, catalog: Catalog) -> MeasuredSet:
+    """Measured points of the files that the request names; a GPU that the catalogue lacks could never match.
+
+    Raises
+    ------
+    InputError
+        Listing everything in the files that cannot be used.
+    """
+    problems = Problems()
+    read = [
+        problems.attempt(lambda name=name: read_points(request_path.parent / name))  # type: ignore[misc]
+        for name in request.speed.measured
+    ]
+    for name, points in zip(request.speed.measured, read, strict=True):
+        for gpu in sorted({point.served.gpu for point in points or ()}):
+            problems.attempt(lambda gpu=gpu: catalog.gpu(gpu), name)  # type: ignore[misc]
+    problems.raise_if_any()
+    return MeasuredSet(tuple(point for points in read for point in points or ()))
+
+
+def speed_sources(request: PlanRequest, catalog: Catalog, measured: MeasuredSet) -> SpeedSources:
+    """Where speeds come from, as the request orders it.
+
+    Raises
+    ------
+    InputError
+        If the facts of a model cannot be used.
+    """
+    return replace(
+        load_sources(catalog.root),
+        measured=measured,
+        providers=tuple(request.speed.providers),
+        version=request.engine.version,
+        silicon=silicon_source(catalog.root) if SILICON in request.speed.providers else None,
+    )
 
 
 def read_workloads(request: PlanRequest, request_path: Path, catalog: Catalog) -> tuple[Workload, ...]:

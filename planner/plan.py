@@ -119,6 +119,8 @@ class Measure(Frozen):
     low: float
     high: float
     used: float
+    edge: str = "upper"
+    """Name of that edge: ``upper`` is the slow one, ``middle`` is the prediction itself."""
     source: str
 
 
@@ -130,6 +132,8 @@ class PoolSpeed(Frozen):
     ttft_percentile: float
     decode_tokens_per_s: float
     """One stream's decode rate at the planned concurrency, at the edge used."""
+    provider: str = "roofline"
+    """Where the step times come from: measured curve, measured point, aiconfigurator, roofline."""
 
 
 class Margin(Frozen):

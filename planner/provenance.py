@@ -18,7 +18,9 @@ from planner.origin import Origin
 from planner.plan import Assumption, InputFile
 from planner.report.launch import QUANTISED_ON_LOADING
 from planner.request import PlanRequest
+from planner.speed.measured import MeasuredSet
 from planner.speed.roofline import FIGURES_USED
+from planner.speed.types import MEASURED_PROVIDERS
 from planner.traffic.law import sampling_warning
 
 OLD_PRICE_DAYS = 120
@@ -38,6 +40,10 @@ def input_files(
     if request.engine.calibration:
         path = request_path.parent / request.engine.calibration
         files.append(InputFile(role="calibration", path=request.engine.calibration, sha256=_sha256(path)))
+    files += [
+        InputFile(role="measured speed", path=name, sha256=_sha256(request_path.parent / name))
+        for name in request.speed.measured
+    ]
     for model in request.model:
         config = request_path.parent / model.weights
         if config.is_file():
@@ -76,6 +82,16 @@ def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog:
         row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share"),
         row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days"),
         row("speed_edge", "Edge of the 80 % speed band that constraints see", policy.speed_edge, ""),
+        row(
+            "measured_speed_edge",
+            "The same for times measured on the very deployment, within twice the measured load",
+            policy.measured_speed_edge,
+            "",
+        ),
+        row("speed_measured", "Files of measured speeds", ", ".join(request.speed.measured) or "none", ""),
+        row(
+            "speed_providers", "Where speeds may come from, first choice first", ", ".join(request.speed.providers), ""
+        ),
         row("engine", "Engine, as asked", f"{request.engine.name} {request.engine.version}", ""),
         row("engine_facts", "Engine facts used (nearest older version)", f"{facts.name} {facts.version}", ""),
         row("calibration", "File of measured terms, used before predictions", request.engine.calibration or "none", ""),
@@ -134,6 +150,31 @@ def caveats(
     ]
     lines += _checkpoint_caveats(decision)
     lines += _guess_caveats(decision)
+    return tuple(lines)
+
+
+def speed_caveats(decision: Decision, measured: MeasuredSet) -> tuple[str, ...]:
+    """Measured points that are not used, and pools that no measurement holds for although some were given."""
+    if not measured.points:
+        return ()
+    lines = list(measured.left_out())
+    for column in decision.columns:
+        config = column.need.config
+        edges = {config.tpot_edge, config.ttft_edge}
+        if config.speed.provider not in MEASURED_PROVIDERS:
+            lines.append(
+                f"{column.model}: no measured point is of {config.short_label}; {config.speed.provider} is used"
+            )
+        elif config.speed.reach is None:
+            lines.append(
+                f"{column.model}: measured on another engine version; the {'/'.join(sorted(edges))} edge is used"
+            )
+        elif edges == {"upper"}:
+            reach = config.speed.reach
+            lines.append(
+                f"{column.model}: planned beyond twice the measured load ({reach.batch:,.0f} sequences, "
+                f"{reach.context_tokens:,.0f} tokens each), so the slow edge of a model's band is used"
+            )
     return tuple(lines)
 
 

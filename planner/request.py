@@ -57,7 +57,9 @@ class Policy(Strict):
     max_work_share: float = Field(default=0.85, gt=0, lt=1)
     """Largest share of time that the prefill and decode work of the load may take of a replica."""
     speed_edge: Literal["upper", "middle"] = "upper"
-    """Which edge of the speed band the constraints see: ``upper`` is the slow one."""
+    """Which edge of the speed band constraints see where a deployment is not measured: ``upper`` is the slow one."""
+    measured_speed_edge: Literal["upper", "middle"] = "middle"
+    """Which edge they see of a time that was measured on the very deployment, within reach of the measured loads."""
     max_price_age_days: int = Field(default=400, gt=0)
     """An offer priced longer ago than this on the day of planning is left out, and the plan says so."""
     spare_replicas: int = Field(default=0, ge=0, le=1000)
@@ -83,6 +85,29 @@ class Engine(Strict):
     """``None``: the engine's default for that version."""
     calibration: str = ""
     """File of terms measured at start-up, relative to the request; they come before predictions."""
+
+
+class SpeedChoice(Strict):
+    """Where speeds come from."""
+
+    measured: tuple[str, ...] = ()
+    """Files of measured points (``planner speed import`` writes them), relative to the request."""
+    providers: tuple[Literal["measured", "aiconfigurator", "roofline"], ...] = ("measured", "roofline")
+    """Those that may answer, first choice first; where aiconfigurator has no answer, the source says why."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> SpeedChoice:
+        if len(set(self.providers)) < len(self.providers):
+            raise ValueError("providers must be named once each")
+        if not set(self.providers) - {"measured"}:
+            raise ValueError("providers must name a model (aiconfigurator, roofline): measurements correct one")
+        if "measured" in self.providers[1:]:
+            raise ValueError("measured must come first among the providers: it corrects the model that follows")
+        if self.measured and "measured" not in self.providers:
+            raise ValueError("files of measured points are given, and measured is not among the providers")
+        if len(set(self.measured)) < len(self.measured):
+            raise ValueError("each file of measured points must be named once")
+        return self
 
 
 class OfferChoice(Strict):
@@ -183,6 +208,7 @@ class PlanRequest(Strict):
     policy: Policy = Policy()
     solver: Solver = Solver()
     engine: Engine
+    speed: SpeedChoice = SpeedChoice()
     offers: OfferChoice = OfferChoice()
     quota: tuple[Quota, ...] = ()
     budget_usd: float | None = Field(default=None, gt=0)

@@ -123,6 +123,8 @@ class CacheLayers:
         Bytes that a page of these layers is rounded up to.
     sharing_layers
         Further layers that read this cache and hold none of their own (Gemma-3n, Gemma-4 E models).
+    picked_tokens
+        Tokens that a query attends to at most, picked by an indexer (``index_topk``); ``None`` where it attends to all.
     """
 
     kind: CacheKind
@@ -139,6 +141,7 @@ class CacheLayers:
     page_alignment: int = 1
     role: CacheRole = CacheRole.TOKENS
     sharing_layers: int = 0
+    picked_tokens: int | None = None
 
 
 @dataclass(frozen=True)

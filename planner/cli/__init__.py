@@ -10,7 +10,7 @@ import sys
 import typer
 
 from planner import __version__
-from planner.cli import catalog, check_log, fit, ingest, plan, size
+from planner.cli import catalog, check_log, fit, ingest, plan, size, speed
 from planner.errors import InputError, PlannerError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Plan the GPU fleet for self-hosted LLMs at the least cost per served token.",
 )
-for command in (plan, size, check_log, ingest, catalog, fit):
+for command in (plan, size, speed, check_log, ingest, catalog, fit):
     command.register(app)
 
 

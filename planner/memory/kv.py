@@ -50,6 +50,12 @@ def sliding_bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = 
     return _bytes_per_token(shape.cache_layers, CacheKind.SLIDING, tp, kv_dtype)
 
 
+def unpicked_bytes_per_token(shape: ModelShape, tp: int = 1, kv_dtype: KvDtype = KvDtype.BF16) -> int:
+    """That part of `bytes_per_token` that a decode step reads for every token, whatever an indexer picks."""
+    unpicked = tuple(layers for layers in shape.cache_layers if layers.picked_tokens is None)
+    return _bytes_per_token(unpicked, CacheKind.FULL, tp, kv_dtype)
+
+
 def auto_kv(shape: ModelShape, facts: EngineFacts) -> KvDtype:
     """The engine's ``auto``: 16 bits, or fp8 where the checkpoint declares it and the version follows."""
     honoured = facts.name == "sglang" or (facts.vllm.declared_fp8_kv_honoured and not shape.modelopt_unnamed)

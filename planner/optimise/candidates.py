@@ -32,10 +32,10 @@ from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, sca
 from planner.queueing.replicas import MAX_REPLICAS, least_replicas
 from planner.queueing.waiting import prompt_points
 from planner.request import Policy
-from planner.speed.facts import SpeedFacts
-from planner.speed.roofline import speed_model
+from planner.speed.chain import SpeedSources, speed_of
+from planner.speed.curve import Loads
 from planner.speed.step import stack
-from planner.speed.types import Band
+from planner.speed.types import Band, SpeedModel
 from planner.traffic.law import length_at_tail, refused_shares, truncate
 from planner.units import ms_to_s
 
@@ -74,7 +74,7 @@ def length_choices(workload: Workload) -> tuple[LengthChoice, ...]:
 
 
 def configurations(
-    workload: Workload, gpus: Sequence[Gpu], serving: Serving
+    workload: Workload, gpus: Sequence[Gpu], serving: Serving, policy: Policy
 ) -> tuple[tuple[Config, ...], tuple[Rejection, ...]]:
     """Every configuration that starts, and the refusals of the others."""
     lengths = length_choices(workload)
@@ -97,7 +97,7 @@ def configurations(
                     Rejection(workload.name, gpu.id, deployment.tp, refusal.rule, refusal.message, np.inf)
                 )
                 continue
-            configs.append(_config(workload, gpu, sizing, length, serving.speed, geometry))
+            configs.append(_config(workload, gpu, sizing, length, serving.speed, policy, geometry))
     return tuple(configs), tuple(rejections)
 
 
@@ -133,7 +133,8 @@ def _config(
     gpu: Gpu,
     sizing: Sizing,
     length: LengthChoice,
-    speed: SpeedFacts,
+    speed: SpeedSources,
+    policy: Policy,
     geometry: dict[tuple[int, Holding], tuple[Marks, Moments]],
 ) -> Config:
     """One configuration; length laws in the same pool geometry share their moments."""
@@ -142,8 +143,38 @@ def _config(
         marks = marks_of(length.law, sizing)
         geometry[key] = (marks, moments_of(marks, length.law))
     marks, moments = geometry[key]
-    model = speed_model(workload.shape, gpu, sizing, speed)
-    return Config(workload.name, gpu, sizing, model, length, marks, moments, pool_token_equivalents(sizing))
+    expected = expected_loads(sizing.max_num_seqs, moments)
+    model = speed_of(workload.shape, gpu, sizing, speed, expected)
+    tpot_edge, ttft_edge = edges_of(model, expected, policy)
+    pool_tokens = pool_token_equivalents(sizing)
+    return Config(workload.name, gpu, sizing, model, length, marks, moments, pool_tokens, tpot_edge, ttft_edge)
+
+
+def expected_loads(max_num_seqs: int, moments: Moments) -> Loads:
+    """Loads that bound those of a replica: few sequences and its cap, at the mean context of a live sequence.
+
+    A sequence met at a random step is longer than the mean request: it holds E[P O + O² / 2] / E[O] tokens.
+    """
+    output = max(float(moments.mean_output), 2.0)
+    prompt = max(float(moments.read_tokens) / output - output / 2, 1.0)
+    clients = np.array([max(1.0, max_num_seqs / 8), float(max_num_seqs)])
+    return Loads(clients, np.full(2, prompt), np.full(2, output))
+
+
+def edges_of(model: SpeedModel, expected: Loads, policy: Policy) -> tuple[str, str]:
+    """Edges of the TPOT and TTFT bands that constraints see.
+
+    That of measured deployments holds only if the cap on sequences and the mean context lie within reach of the
+    measurements, whatever the load turns out to be: a curve is not extrapolated to save replicas.
+    """
+    reach = model.reach
+    within = reach is not None and reach.covers(float(expected.clients.max()), float(expected.context_tokens.max()))
+    if reach is None or not within:
+        return policy.speed_edge, policy.speed_edge
+    return (
+        policy.measured_speed_edge if reach.tpot else policy.speed_edge,
+        policy.measured_speed_edge if reach.ttft else policy.speed_edge,
+    )
 
 
 def demand_of(workload: Workload, length: LengthChoice) -> Demand:
@@ -164,10 +195,13 @@ def limits_of(workload: Workload, policy: Policy) -> Limits:
     )
 
 
-def stacked(configs: Sequence[Config], edge: str) -> Candidates:
-    """Configurations as columns of arrays, with step times at an edge of the band (one of `EDGES`)."""
-    tpot_edge = np.array([_edge(c.speed.tpot_band, edge) for c in configs])
-    ttft_edge = np.array([_edge(c.speed.ttft_band, edge) for c in configs])
+def stacked(configs: Sequence[Config], edge: str | None = None) -> Candidates:
+    """Configurations as columns of arrays, with step times at an edge of the band.
+
+    ``edge`` is one of `EDGES`, or ``None`` for those that each configuration's constraints see.
+    """
+    tpot_edge = np.array([_edge(c.speed.tpot_band, edge or c.tpot_edge) for c in configs])
+    ttft_edge = np.array([_edge(c.speed.ttft_band, edge or c.ttft_edge) for c in configs])
     distinct = {id(c.moments): c.moments for c in configs}
     position = {key: index for index, key in enumerate(distinct)}
     return Candidates(
@@ -191,14 +225,14 @@ def candidate_needs(
     policy: Policy,
 ) -> CandidateSet:
     """Configurations of one model with the screened (lower-bound) replica need of each, and all rejections."""
-    configs, rejections = configurations(workload, gpus, serving)
+    configs, rejections = configurations(workload, gpus, serving, policy)
     limits = limits_of(workload, policy)
     needs: list[Need] = []
     missed: list[Rejection] = []
     for length in {id(c.length): c.length for c in configs}.values():
         group = [c for c in configs if c.length is length]
         demand = demand_of(workload, length)
-        candidates = stacked(group, policy.speed_edge)
+        candidates = stacked(group)
         replicas = least_replicas(candidates, demand, limits)
         needs += [Need(c, demand, limits, int(n), exact=False) for c, n in zip(group, replicas, strict=True) if n > 0]
         missed += _missed(group, candidates, demand, limits, replicas == 0)

@@ -33,9 +33,9 @@ class ReplicaState:
     tokens: LiveTokens
 
 
-def replica_state(config: Config, demand: Demand, replicas: int, edge: str) -> ReplicaState | None:
+def replica_state(config: Config, demand: Demand, replicas: int) -> ReplicaState | None:
     """The settled state of one replica, or ``None`` when it has no steady state."""
-    candidates = stacked([config], edge)
+    candidates = stacked([config])
     load = settle(candidates, demand, np.array([float(replicas)]))
     if not np.isfinite(load.token_s[0]):
         return None
@@ -48,39 +48,39 @@ def _tokens(config: Config, load: ReplicaLoad) -> LiveTokens:
     return live_tokens(float(load.rate_per_s[0]), float(load.idc[0]), config.marks, moments, stay)
 
 
-def holds_exactly(need: Need, replicas: int, edge: str) -> bool:
+def holds_exactly(need: Need, replicas: int) -> bool:
     """Whether a number of replicas holds every constraint, the token pool by its exact quantile."""
-    candidates: Candidates = stacked([need.config], edge)
+    candidates: Candidates = stacked([need.config])
     count = np.array([float(replicas)])
     if not feasible(candidates, need.demand, count, need.limits, PoolCheck.NONE)[0]:
         return False
-    state = replica_state(need.config, need.demand, replicas, edge)
+    state = replica_state(need.config, need.demand, replicas)
     overflow = need.limits.overflow_probability
     return state is not None and state.tokens.quantile(overflow) <= need.config.pool_token_equivalents
 
 
-def exact_need(need: Need, edge: str) -> Need:
+def exact_need(need: Need) -> Need:
     """Least replicas by the exact quantile: at least the bound, looked for around the gamma's guess."""
-    candidates = stacked([need.config], edge)
+    candidates = stacked([need.config])
     guess = int(least_replicas(candidates, need.demand, need.limits, PoolCheck.GUESS)[0])
     low, high, step = need.replicas - 1, max(guess, need.replicas), 1
-    while not holds_exactly(need, high, edge):
+    while not holds_exactly(need, high):
         low, high, step = high, high + step, step * 2
     step = 1
     while high - low > 1:
         probe = max(high - step, low + 1)
-        if holds_exactly(need, probe, edge):
+        if holds_exactly(need, probe):
             high, step = probe, step * 2
         else:
             low, step = probe, max((high - probe) // 2, 1)
     return replace(need, replicas=high, exact=True)
 
 
-def capacity_per_s(need: Need, replicas: int, edge: str) -> float:
+def capacity_per_s(need: Need, replicas: int) -> float:
     """Highest rate that the replicas of a pool hold under every constraint, at most `CAPACITY_STEP` too low, per s."""
 
     def holds(rate: float) -> bool:
-        return holds_exactly(replace(need, demand=replace(need.demand, rate_per_s=rate)), replicas, edge)
+        return holds_exactly(replace(need, demand=replace(need.demand, rate_per_s=rate)), replicas)
 
     low = need.demand.rate_per_s
     high = low * 2.0
@@ -105,14 +105,12 @@ class Fleet:
         needs: Mapping[str, Sequence[Need]],
         spares: Mapping[str, int],
         data: ProgramData,
-        edge: str,
         progress: Callable[[str], None],
     ) -> None:
         self._workloads = {w.name: w for w in workloads}
         self._needs = {name: {id(n.config): n for n in items} for name, items in needs.items()}
         self._spares = dict(spares)
         self._data = data
-        self._edge = edge
         self._progress = progress
 
     def data(self, keep: Callable[[Need], bool] = lambda need: True) -> ProgramData:
@@ -140,5 +138,5 @@ class Fleet:
                 return decision
             for need in loose:
                 self._progress(f"exact live tokens: {need.config.model} on {need.config.label}")
-                self._needs[need.config.model][id(need.config)] = exact_need(need, self._edge)
+                self._needs[need.config.model][id(need.config)] = exact_need(need)
         raise PlannerError(f"Exact needs did not settle in {MAX_ROUNDS} rounds")

@@ -19,12 +19,12 @@ from planner.queueing.load import Constraint, used_shares
 MISS_LINES = 4
 
 
-def shares_at(need: Need, replicas: int, edge: str, state: ReplicaState | None) -> dict[str, float]:
+def shares_at(need: Need, replicas: int, state: ReplicaState | None) -> dict[str, float]:
     """Planned over limit of every constraint at a number of replicas, the token pool by its exact quantile.
 
     ``state`` is that of `replica_state` with the same arguments.
     """
-    candidates = stacked([need.config], edge)
+    candidates = stacked([need.config])
     screened = used_shares(candidates, need.demand, np.array([float(replicas)]), need.limits)
     shares = {str(name): float(values[0]) for name, values in screened.items()}
     if state is not None:
@@ -33,12 +33,12 @@ def shares_at(need: Need, replicas: int, edge: str, state: ReplicaState | None) 
     return shares
 
 
-def binding_constraint(need: Need, edge: str) -> str:
+def binding_constraint(need: Need) -> str:
     """The constraint that one replica fewer would break most; with one replica, that there must be one."""
     if need.replicas == 1:
         return "at least one replica"
     fewer = need.replicas - 1
-    shares = shares_at(need, fewer, edge, replica_state(need.config, need.demand, fewer, edge))
+    shares = shares_at(need, fewer, replica_state(need.config, need.demand, fewer))
     broken = {name: share for name, share in shares.items() if share > 1.0}
     return max(broken, key=lambda name: (broken[name], name)) if broken else "rounding to whole replicas"
 

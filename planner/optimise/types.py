@@ -15,7 +15,7 @@ from planner.plan import SolveStatus
 from planner.queueing.footprint import Marks, Moments
 from planner.queueing.load import Demand, Limits
 from planner.request import ModelRequest, Quota
-from planner.speed.facts import SpeedFacts
+from planner.speed.chain import SpeedSources
 from planner.speed.types import SpeedModel
 from planner.traffic.types import LengthLaw, Traffic
 
@@ -53,7 +53,7 @@ class Serving:
     """What every replica is served with: the engine's facts, speeds, the share of memory, measured terms."""
 
     facts: EngineFacts
-    speed: SpeedFacts
+    speed: SpeedSources
     utilization: float | None = None
     """``gpu_memory_utilization`` that is asked for; ``None``: the engine's default."""
     calibration: Calibration = NOT_CALIBRATED
@@ -81,6 +81,9 @@ class Config:
     marks: Marks
     moments: Moments
     pool_token_equivalents: float
+    tpot_edge: str = "upper"
+    """Edge of the TPOT band that the constraints see."""
+    ttft_edge: str = "upper"
 
     @property
     def tp(self) -> int:

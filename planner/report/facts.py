@@ -52,6 +52,13 @@ def margin(pool: Pool, word: str) -> Margin | None:
     return next((m for m in pool.margins if word in m.constraint.casefold()), None)
 
 
+def speed_basis(pool: Pool) -> str:
+    """Where the pool's step times come from and which edge of their bands the constraints saw."""
+    tpot, ttft = pool.speed.tpot_ms.edge, pool.speed.ttft_ms.edge
+    edge = tpot if tpot == ttft else f"{tpot} TPOT, {ttft} TTFT"
+    return f"{pool.speed.provider}, {edge}"
+
+
 def token_pool(pool: Pool) -> float:
     """Live tokens that one replica may hold: the limit that the token-pool constraint saw.
 

@@ -137,14 +137,16 @@ def _time_table(plan: FleetPlan) -> Table:
         "How fast, at the edge of the error band that the limits saw; and what binds",
         "pool",
         "binding constraint",
+        "speed from",
         "TPOT ms",
         "TTFT ms",
-        left=2,
+        left=3,
     )
     for pool in plan.pools:
         table.add_row(
             _clean(pool.name),
             f"[bold]{_clean(pool.binding_constraint, _DESCRIPTION_CHARACTERS)}[/bold]",
+            _clean(facts.speed_basis(pool)),
             _against(pool, "tpot", pool.speed.tpot_ms),
             _against(pool, "ttft", pool.speed.ttft_ms),
         )

@@ -6,7 +6,7 @@ are looked up, not multiplied; vision towers run for images only, which traffic 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,24 +32,25 @@ scan of a prefill multiplies about twice as often; with either the term is 1 to 
 class BodyFlops:
     """FLOPs of one token through the layers on one rank, by the bits that the multiplied matrices are stored in."""
 
-    four_bit: float
-    eight_bit: float
-    sixteen_bit: float
+    dense: Mapping[int, float]
+    experts: Mapping[int, float]
+    """Of the routed experts that a token visits."""
 
 
 @lru_cache(maxsize=4096)
 def body_flops(shape: ModelShape, dtype: WeightDtype, tp: int) -> BodyFlops:
     """2 FLOPs per active parameter of a rank, and the scan of recurrent layers at 16 bits."""
     routed = shape.experts_per_token / shape.num_experts if shape.is_moe else 0.0
-    found = {4: 0.0, 8: 0.0, 16: _scan_flops(shape) / tp}
+    dense, experts = {4: 0.0, 8: 0.0, 16: _scan_flops(shape) / tp}, {4: 0.0, 8: 0.0, 16: 0.0}
     for matrix in shape.matrices:
         if matrix.part in NOT_IN_THE_BODY:
             continue
         stored = stored_as(matrix, dtype, shape.native_weight_dtype)
-        bits = stored.bits if stored is not None and stored.bits in found else 16
-        visited = routed if matrix.part is Part.EXPERTS else 1.0
-        found[bits] += 2.0 * matrix.elements * visited * share_of_rank(matrix, tp)
-    return BodyFlops(found[4], found[8], found[16])
+        bits = stored.bits if stored is not None and stored.bits in dense else 16
+        is_routed = matrix.part is Part.EXPERTS
+        flops = 2.0 * matrix.elements * share_of_rank(matrix, tp)
+        (experts if is_routed else dense)[bits] += flops * (routed if is_routed else 1.0)
+    return BodyFlops(dense, experts)
 
 
 def share_of_rank(matrix: Matrix, tp: int) -> float:
@@ -76,13 +77,38 @@ def attention_flops(shape: ModelShape) -> float:
 
     Scores and weighted values are 2 × 2 × heads × head_dim × P² / 2 a layer (T. Dao, "FlashAttention-2",
     arXiv:2307.08691, section 4.1: causal halves the 4 P² d of the full matrix). Layers that read another layer's cache
-    attend as well; a compressed cache has one entry for several tokens. Sparse attention is counted as if it read
-    every token and its indexer as nothing: too slow from prompts of about 3,000 tokens on, never too fast.
+    attend as well; a compressed cache has one entry for several tokens. Sparse attention whose picks are not known is
+    counted as if it read every token.
     """
     return sum(
         2.0 * shape.attention_heads * _width(layers) * _attending(layers) / layers.tokens_per_state
         for layers in _token_layers(shape, CacheKind.FULL)
+        if layers.picked_tokens is None
     )
+
+
+def picked_attention_flops(shape: ModelShape) -> float:
+    """FLOPs of attention over picked tokens for one prompt token: 4 × heads × latent width × picks a layer.
+
+    Exact for prompts much longer than the picks, too high before. The latent is attended to as it is stored (absorbed
+    projections), so scores are as wide as the latent and values nearly.
+    """
+    return sum(
+        4.0 * shape.attention_heads * layers.key_dim * layers.count * layers.picked_tokens
+        for layers in _token_layers(shape, CacheKind.FULL)
+        if layers.picked_tokens is not None
+    )
+
+
+def indexer_flops(shape: ModelShape) -> float:
+    """FLOPs of an indexer's scores per prompt token squared, whole on every rank: 2 × heads × dim × P² / 2 a layer.
+
+    Only where it is known how many tokens it picks; elsewhere attention is counted over every token instead.
+    """
+    if not any(layers.picked_tokens for layers in shape.cache_layers):
+        return 0.0
+    queries = [m for m in shape.matrices if m.module.endswith("indexer.wq_b")]
+    return sum(float(m.out_features) * len(m.layers) for m in queries)
 
 
 def window_flops(shape: ModelShape) -> float:

@@ -12,9 +12,10 @@ import numpy as np
 from planner.speed.step import Number, decode_step_s, interfered_tpot_s, prefill_s, prefill_work_s
 from planner.speed.types import FloatArray, StepCoefficients
 
-TTFT_SLOPE = 0.16
-"""In a closed loop a prompt waits this share of a prefill for each other client."""
-ITERATIONS = 100
+TTFT_SLOPE = 0.6
+"""In a closed loop a prompt waits this share of a prefill for the square root of the running requests."""
+HALVINGS = 36
+"""Of the interval that holds the TPOT, on a logarithmic scale: to a millionth of a millionth."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,46 @@ class Operating:
     total_tok_s: FloatArray
 
 
-def closed_loop(c: StepCoefficients, clients: Number, prompt_tokens: Number, output_tokens: Number) -> Operating:
-    """``clients`` send their next request when the last one ends, by iterating to the fixed point.
+def closed_loop(
+    c: StepCoefficients,
+    clients: Number,
+    prompt_tokens: Number,
+    output_tokens: Number,
+    *,
+    room: Number = np.inf,
+    cached_share: Number = 0.0,
+    acceptance: Number = 1.0,
+) -> Operating:
+    """``clients`` send their next request when the last one ends.
 
-    A request lives TTFT + (O − 1) TPOT; of N clients the share (O − 1) TPOT / life decodes, and prompts take the share
-    N / life × E[prefill work] of the replica.
+    At most ``room`` requests run at once, what the token pool and ``max_num_seqs`` hold; the others wait. A running
+    request lives TTFT + (O − 1) TPOT; of the B running ones the share (O − 1) TPOT / life decodes, and prompts take the
+    share u = B / life × E[prefill work] of the replica. TPOT is the one root of
+
+        TPOT = decode_step(streams(TPOT)) / (1 − u(TPOT)) / acceptance,
+
+    found by bisection: the right side over the left falls with TPOT, since streams grow slower than TPOT and u falls. A
+    step yields ``acceptance`` tokens of a sequence (1 without speculative decoding; the draft's own time is not
+    modelled).
     """
     n, p, o = (np.asarray(value, dtype=np.float64) for value in (clients, prompt_tokens, output_tokens))
-    ttft = c.ttft_floor_s + prefill_s(c, p) * (1 + TTFT_SLOPE * (n - 1))
-    work = prefill_work_s(c, p)
-    tpot = decode_step_s(c, n, n * (p + o / 2))
-    for _ in range(ITERATIONS):
-        life = ttft + (o - 1) * tpot
-        streams = n * (o - 1) * tpot / life
-        share = np.minimum(n / life * work, 0.95)
-        tpot = (tpot + interfered_tpot_s(c, streams, streams * (p + o / 2), share)) / 2
-    rate = n / (ttft + (o - 1) * tpot)
-    return Operating(tpot, ttft, n, rate * o, rate * (p + o))
+    per_step = np.asarray(acceptance, dtype=np.float64)
+    running, later = np.minimum(n, room), np.maximum(o - 1.0, 0.0)
+    service = c.ttft_floor_s + prefill_s(c, p, cached_share) * (1 + TTFT_SLOPE * np.sqrt(running))
+    work = running * prefill_work_s(c, p, cached_share)
+    held = p + o / 2
+    full_s = decode_step_s(c, running, running * held) / per_step
+    low = decode_step_s(c, np.zeros_like(running), np.zeros_like(held)) / per_step
+    high = 2.0 * full_s + 2.0 * work / np.maximum(later, 1.0)
+    for _ in range(HALVINGS):
+        tpot = np.sqrt(low * high)
+        life = service + later * tpot
+        streams = running * later * tpot / life
+        step_s = interfered_tpot_s(c, streams, streams * held, work / life) / per_step
+        low, high = np.where(step_s > tpot, tpot, low), np.where(step_s > tpot, high, tpot)
+    life = service + later * high
+    rate = running / life
+    return Operating(high, service + (n - running) / rate, n, rate * o, rate * (p + o))
 
 
 def static_batch_s(c: StepCoefficients, batch: int, prompt_tokens: int, output_tokens: int) -> float:

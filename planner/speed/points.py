@@ -37,6 +37,8 @@ class Load:
         Share of the prompt tokens that a prefix cache holds already.
     acceptance
         Tokens that a step yields per sequence: 1 without speculative decoding.
+    longest_output_tokens
+        Of a list of requests that ends (max load with a concurrency); ``None`` where all outputs are equally long.
     """
 
     kind: LoadKind
@@ -46,6 +48,7 @@ class Load:
     rate_per_s: float | None = None
     cached_share: float = 0.0
     acceptance: float = 1.0
+    longest_output_tokens: float | None = None
 
 
 @dataclass(frozen=True)

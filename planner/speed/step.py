@@ -73,17 +73,18 @@ def decode_step_s(c: StepCoefficients, batch: Number, live_tokens: Number) -> Fl
     return np.asarray(busy_s + c.fixed_s + (c.sequence_s + c.allreduce_s_per_token) * b)
 
 
-def prefill_work_s(c: StepCoefficients, prompt_tokens: Number) -> FloatArray:
-    """Compute that one prompt takes from the decode streams, seconds: a P + b P².
+def prefill_work_s(c: StepCoefficients, prompt_tokens: Number, cached_share: Number = 0.0) -> FloatArray:
+    """Compute that one prompt takes from the decode streams, seconds: a P (1 − h) + b P² (1 − h²).
 
-    Linear and quadratic in P, so its mean over a length law needs only E[P] and E[P²]: `mean_prefill_work_s`. In a
-    chunked prefill the prompt's tokens ride in steps whose weights are read and whose overheads are paid for the
+    Tokens that a prefix cache holds (the first h P) are neither multiplied nor do they attend; the others attend to
+    them. Linear and quadratic in P, so its mean over a length law needs only E[P] and E[P²]: `mean_prefill_work_s`. In
+    a chunked prefill the prompt's tokens ride in steps whose weights are read and whose overheads are paid for the
     decode batch anyway; what they add is their own compute. Experts that a prompt touches and the batch would not are
     left out: counting their read as well moves the median error on 1,484 measured points by 0.2 percentage points, but
     none of those prompts is shorter than 1,000 tokens.
     """
-    p = np.asarray(prompt_tokens, dtype=np.float64)
-    return np.asarray(c.prefill_s_per_token * p + c.prefill_s_per_token2 * p * p)
+    p, h = np.asarray(prompt_tokens, dtype=np.float64), np.asarray(cached_share, dtype=np.float64)
+    return np.asarray(c.prefill_s_per_token * p * (1.0 - h) + c.prefill_s_per_token2 * p * p * (1.0 - h * h))
 
 
 def mean_prefill_work_s(
@@ -95,18 +96,20 @@ def mean_prefill_work_s(
     return np.asarray(c.prefill_s_per_token * m1 + c.prefill_s_per_token2 * m2)
 
 
-def prefill_s(c: StepCoefficients, prompt_tokens: Number) -> FloatArray:
+def prefill_s(c: StepCoefficients, prompt_tokens: Number, cached_share: Number = 0.0) -> FloatArray:
     """Time of a prompt alone on an idle replica, seconds, without `ttft_floor_s`.
 
-    The prompt runs in ceil(P / chunk) steps. A step multiplies its tokens or streams the weights that they touch,
-    whichever is longer, and pays the fixed overhead; attention over the whole prompt comes on top.
+    The P (1 − h) tokens that no prefix cache holds run in ceil(P (1 − h) / chunk) steps. A step multiplies its tokens
+    or streams the weights that they touch, whichever is longer, and pays the fixed overhead; attention over the whole
+    prompt comes on top.
     """
-    p = np.asarray(prompt_tokens, dtype=np.float64)
-    full_chunks = np.floor(p / c.chunk_tokens)
-    rest = p - full_chunks * c.chunk_tokens
+    p, h = np.asarray(prompt_tokens, dtype=np.float64), np.asarray(cached_share, dtype=np.float64)
+    computed = p * (1.0 - h)
+    full_chunks = np.floor(computed / c.chunk_tokens)
+    rest = computed - full_chunks * c.chunk_tokens
     full_s = full_chunks * _chunk_s(c, c.chunk_tokens)
     rest_s = np.where(rest > 0, _chunk_s(c, rest), 0.0)
-    return np.asarray(full_s + rest_s + c.prefill_s_per_token2 * p * p)
+    return np.asarray(full_s + rest_s + c.prefill_s_per_token2 * p * p * (1.0 - h * h))
 
 
 def _chunk_s(c: StepCoefficients, tokens: FloatArray) -> FloatArray:

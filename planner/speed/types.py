@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from planner.speed.curve import Loads
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -22,6 +27,9 @@ class Provider(StrEnum):
     """Kernel measurements put together by aiconfigurator-core."""
     ROOFLINE = "roofline"
     """The built-in model."""
+
+
+MEASURED_PROVIDERS = frozenset({Provider.MEASURED_CURVE, Provider.MEASURED_POINT})
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,23 @@ class StepCoefficients:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far the measurements of a deployment carry, and what they measured."""
+
+    batch: float
+    """Most sequences: twice the largest measured number."""
+    context_tokens: float
+    """Longest mean context of a sequence: twice the longest measured one."""
+    tpot: bool = True
+    ttft: bool = True
+    """Whether this time was measured at all."""
+
+    def covers(self, batch: float, context_tokens: float) -> bool:
+        """Whether a load lies within."""
+        return batch <= self.batch and context_tokens <= self.context_tokens
+
+
+@dataclass(frozen=True)
 class SpeedModel:
     """The step-time model of one deployment, with its provenance."""
 
@@ -89,8 +114,13 @@ class SpeedModel:
     source: str
     """Such as ``roofline: bandwidth efficiency 0.95 fitted on H100 silicon points``."""
     provider: Provider = Provider.ROOFLINE
+    reach: Reach | None = None
+    """Loads for which this very deployment, engine version included, counts as measured: constraints need no upper
+    edge there. ``None``: nowhere."""
+    bands_at: Callable[[Loads], tuple[tuple[Band, Band], ...]] | None = field(default=None, compare=False, repr=False)
+    """Bands of TPOT and TTFT at each load, where they depend on the load; see `planner.speed.chain.bands_of`."""
 
     @property
     def measured(self) -> bool:
-        """Whether this very deployment was measured: constraints then need no upper edge."""
-        return self.provider in (Provider.MEASURED_CURVE, Provider.MEASURED_POINT)
+        """Whether this very deployment was measured, at some load."""
+        return self.reach is not None

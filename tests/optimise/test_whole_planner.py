@@ -102,7 +102,7 @@ def test_brute_force_over_all_configurations_with_exact_needs():
     made = fleet(models, offers)
     decision = made.solve(SETTINGS)
     columns = made.data().columns
-    exact = {c.key: exact_need(c.need, "upper").replicas * c.need.config.tp for c in columns}
+    exact = {c.key: exact_need(c.need).replicas * c.need.config.tp for c in columns}
     best = np.inf
     for choice in product(*[[c for c in columns if c.model == m.name] for m in models]):
         usd = 0.0
@@ -117,9 +117,9 @@ def test_chosen_need_is_exact_and_least():
     decision = decide([workload("m", rate=20.0, idc=10.0)], [offer("L4", 1, 0.8)])
     need = decision.columns[0].need
     assert need.exact
-    assert holds_exactly(need, need.replicas, "upper")
-    assert not holds_exactly(need, need.replicas - 1, "upper")
-    assert binding_constraint(need, "upper") in set(Constraint)
+    assert holds_exactly(need, need.replicas)
+    assert not holds_exactly(need, need.replicas - 1)
+    assert binding_constraint(need) in set(Constraint)
 
 
 @pytest.mark.parametrize("model", [LLAMA, NEMOTRON])
@@ -127,7 +127,7 @@ def test_bound_is_below_the_exact_need(model):
     """The bound is never above the exact need, and sometimes below it."""
     made = fleet([workload("m", model, rate=30.0, idc=6.0, weight_dtypes=("bf16", "fp8"))], offers_at())
     needs = {id(c.need.config): c.need for c in made.data().columns}.values()
-    pairs = [(need.replicas, exact_need(need, "upper").replicas) for need in needs]
+    pairs = [(need.replicas, exact_need(need).replicas) for need in needs]
     assert len(pairs) >= 3
     assert any(exact > screened for screened, exact in pairs), pairs
     assert all(exact >= screened for screened, exact in pairs), pairs

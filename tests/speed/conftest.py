@@ -14,11 +14,20 @@ from planner.memory.loading import Loading
 from planner.memory.types import Deployment, KvDtype, Sizing, Term, WeightDtype
 from planner.memory.weights import weight_bytes
 from planner.origin import Origin
-from planner.speed.facts import SpeedFacts, load_speed_facts
+from planner.speed.facts import ComputeEfficiency, SpeedFacts, load_speed_facts
 
 DATA = Path(__file__).parents[1] / "data" / "speed"
 
 _NOTHING = Term("none", 0.0, Origin.GIVEN, "test")
+
+FACTORS = (
+    "bandwidth_efficiency_default",
+    "expert_read_efficiency",
+    "cache_read_efficiency",
+    "compute_tp_factor",
+    "allreduce_transfer_factor",
+)
+OVERHEADS = ("allreduce_latency_ms", "sparse_layer_ms", "linear_layer_ms", "ttft_floor_ms")
 
 MakeSizing = Callable[..., Sizing]
 
@@ -31,23 +40,28 @@ def make_sizing(
     weight_dtype: WeightDtype = WeightDtype.BF16,
     kv_dtype: KvDtype = KvDtype.BF16,
     chunk_tokens: int = 8192,
+    pp: int = 1,
+    attention_dp: int = 1,
+    engine: str = "vllm",
+    version: str = "0.19.1",
 ) -> Sizing:
     """Weights and cache of one rank; everything else of the subtraction is left out."""
+    ranks = tp // attention_dp  # that share a sequence
     window = max((group.window_tokens or 0) for group in shape.cache_layers)
     return Sizing(
         model_id=shape.id,
         gpu_id=gpu_id,
-        engine="vllm",
-        engine_version="test",
-        deployment=Deployment(tp, weight_dtype, kv_dtype),
-        weights=weight_bytes(shape, weight_dtype, Loading(tp)),
+        engine=engine,
+        engine_version=version,
+        deployment=Deployment(tp, weight_dtype, kv_dtype, pp=pp, attention_dp=attention_dp),
+        weights=weight_bytes(shape, weight_dtype, Loading(tp, pp=pp, attention_dp=attention_dp)),
         gpu_memory=_NOTHING,
         utilization=0.9,
         budget=_NOTHING,
         terms=(),
         available_kv_gib=0.0,
-        bytes_per_token=bytes_per_token(shape, tp, kv_dtype),
-        sliding_bytes_per_token=sliding_bytes_per_token(shape, tp, kv_dtype),
+        bytes_per_token=bytes_per_token(shape, ranks, kv_dtype) / pp,
+        sliding_bytes_per_token=sliding_bytes_per_token(shape, ranks, kv_dtype) / pp,
         window_tokens=window,
         sliding_reserve_tokens=window,
         block_size_tokens=16,
@@ -80,20 +94,25 @@ def facts(catalog: Catalog) -> SpeedFacts:
 
 @pytest.fixture(scope="session")
 def ideal(facts: SpeedFacts) -> SpeedFacts:
-    """The same facts with every efficiency 1 and every overhead (almost) nothing."""
-    one = facts.compute_efficiency.model_copy(update={"value": 1.0})
-    nothing = facts.compute_efficiency.model_copy(update={"value": 1e-15})
+    """The same facts with every efficiency and factor 1 and every overhead (almost) nothing."""
+    one = facts.bandwidth_efficiency_default.model_copy(update={"value": 1.0})
+    nothing = one.model_copy(update={"value": 1e-15})
+    all_one = ComputeEfficiency(bf16=one, fp8=one, int8=one, fp4=one)
+    no_overheads = {
+        "step_ms": 0.0,
+        "dense_layer_ms": 0.0,
+        "moe_layer_ms": 0.0,
+        "sequence_ms": 0.0,
+        "prefill_factor": 1.0,
+    }
     return facts.model_copy(
         update={
-            "compute_efficiency": one,
-            "fp4_derate": one,
-            "bandwidth_efficiency_default": one,
-            "moe_layer_overhead_ms": nothing,
-            "dense_layer_overhead_ms": nothing,
-            "sequence_overhead_ms": nothing,
-            "allreduce_latency_ms": nothing,
-            "ttft_floor_ms": nothing,
-            "fitted": {},
+            "dense_compute": all_one,
+            "expert_compute": all_one,
+            **dict.fromkeys(FACTORS, one),
+            **dict.fromkeys(OVERHEADS, nothing),
+            "gpu": {},
+            "engine": tuple(era.model_copy(update=no_overheads) for era in facts.engine),
         }
     )
 

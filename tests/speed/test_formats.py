@@ -8,21 +8,28 @@ from dataclasses import replace
 import pytest
 
 from planner.catalog.load import Catalog
-from planner.catalog.model_shape import CacheKind, CacheRole
+from planner.catalog.model_shape import CacheKind, ModelShape
 from planner.memory.types import Sizing, WeightDtype
 from planner.speed.facts import SpeedFacts
-from planner.speed.flops import allreduces, attention_flops, body_flops, cache_reads, window_flops
-from planner.speed.formats import peaks_of
+from planner.speed.flops import (
+    allreduces,
+    attention_flops,
+    body_flops,
+    cache_reads,
+    indexer_flops,
+    picked_attention_flops,
+    window_flops,
+)
+from planner.speed.formats import Peak, Unit, peaks_of
 from planner.speed.roofline import speed_model
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 QWEN_NEXT = "Qwen/Qwen3-Next-80B-A3B-Instruct"
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 KIMI_LINEAR = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
-HALF = 0.45e12  # usable FLOP/s of a TFLOP/s
 
 # TFLOP/s of catalogs/gpus.csv: A100 312 and INT8 624; H100 989, FP8 and INT8 1,979; B200 2,250, FP8 4,500, FP4 9,000;
-# MI355X 2,500, FP8 5,000, FP4 10,100. FP4 is derated to 0.65.
+# MI355X 2,500, FP8 5,000, FP4 10,100.
 CASES = [
     ("H100-SXM", "fp8", 989, 1979),
     ("A100-80GB-SXM", "fp8", 312, 312),
@@ -33,12 +40,12 @@ CASES = [
     ("MI355X", "mxfp8", 2500, 2500),
     ("H100-SXM", "nvfp4", 989, 989),
     ("L40S", "nvfp4", 362.05, 362.05),
-    ("B200", "nvfp4", 9000 * 0.65, 2250),
-    ("RTX5090", "nvfp4", 1676 * 0.65, 209.5),
+    ("B200", "nvfp4", 9000, 2250),
+    ("RTX5090", "nvfp4", 1676, 209.5),
     ("MI355X", "nvfp4", 2500, 2500),
     ("H200-SXM", "mxfp4", 989, 989),
-    ("B200", "mxfp4", 9000 * 0.65, 2250),
-    ("MI355X", "mxfp4", 10100 * 0.65, 2500),
+    ("B200", "mxfp4", 9000, 2250),
+    ("MI355X", "mxfp4", 10100, 2500),
     ("A100-80GB-SXM", "int8", 312, 624),
     ("H100-SXM", "int8", 989, 1979),
     ("B200", "int8", 2250, 2250),
@@ -55,13 +62,33 @@ CASES = [
 
 
 @pytest.mark.parametrize(("gpu", "dtype", "four", "eight"), CASES)
-def test_peak_of_a_format(catalog: Catalog, facts: SpeedFacts, gpu: str, dtype: str, four: float, eight: float) -> None:
-    peaks = peaks_of(catalog.gpu(gpu), WeightDtype(dtype), facts)
-    assert peaks.four_bit == pytest.approx(four * HALF)
-    assert peaks.eight_bit == pytest.approx(eight * HALF)
-    assert peaks.sixteen_bit == pytest.approx(catalog.gpu(gpu).bf16_tflops * HALF)
+def test_peak_of_a_format(catalog: Catalog, gpu: str, dtype: str, four: float, eight: float) -> None:
+    peaks = peaks_of(catalog.gpu(gpu), WeightDtype(dtype))
+    assert peaks.four_bit.flops == pytest.approx(four * 1e12)
+    assert peaks.eight_bit.flops == pytest.approx(eight * 1e12)
+    sixteen = catalog.gpu(gpu).bf16_tflops
+    assert peaks.sixteen_bit == Peak(Unit.BF16, pytest.approx(sixteen * 1e12))
     assert (dtype in peaks.note) == (dtype != "bf16")
     assert ("16-bit" in peaks.note) == (dtype != "bf16" and peaks.sixteen_bit == peaks.four_bit == peaks.eight_bit)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "four", "eight"),
+    [
+        ("H100-SXM", "fp8", Unit.BF16, Unit.FP8),
+        ("A100-80GB-SXM", "fp8", Unit.BF16, Unit.BF16),
+        ("A100-80GB-SXM", "int8", Unit.BF16, Unit.INT8),
+        ("B200", "int8", Unit.BF16, Unit.BF16),
+        ("B200", "mxfp8", Unit.BF16, Unit.FP8),
+        ("B200", "nvfp4", Unit.FP4, Unit.BF16),
+        ("H200-SXM", "nvfp4", Unit.BF16, Unit.BF16),
+        ("MI355X", "mxfp4", Unit.FP4, Unit.BF16),
+    ],
+)
+def test_unit_of_a_format(catalog: Catalog, gpu: str, dtype: str, four: Unit, eight: Unit) -> None:
+    """The unit decides which share of the peak is reached."""
+    peaks = peaks_of(catalog.gpu(gpu), WeightDtype(dtype))
+    assert (peaks.four_bit.unit, peaks.eight_bit.unit) == (four, eight)
 
 
 @pytest.mark.parametrize("dtype", list(WeightDtype))
@@ -70,20 +97,28 @@ def test_every_format_has_a_note_in_the_source(
 ) -> None:
     shape, gpu = catalog.model_shape(LLAMA_8B), catalog.gpu("H100-SXM")
     result = speed_model(shape, gpu, sizing_of(shape, gpu.id, weight_dtype=dtype), facts)
-    assert (f"{dtype} weights multiply at" in result.source) == (dtype is not WeightDtype.BF16)
+    note = peaks_of(gpu, dtype).note
+    assert note in result.source
+    assert bool(note) == (dtype is not WeightDtype.BF16)
+
+
+def total_flops(shape: ModelShape, tp: int = 1, dtype: WeightDtype = WeightDtype.BF16) -> float:
+    flops = body_flops(shape, dtype, tp)
+    return sum(flops.dense.values()) + sum(flops.experts.values())
 
 
 def test_only_converted_matrices_take_the_fast_peak(catalog: Catalog) -> None:
     """Nemotron-3-Nano in NVFP4 keeps attention and the Mamba layers beside it at 16 bits."""
-    plain = body_flops(catalog.model_shape(NEMOTRON), WeightDtype.BF16, 1)
+    plain = total_flops(catalog.model_shape(NEMOTRON))
     shape = catalog.model_shape("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4")
     stored = body_flops(shape, WeightDtype.NVFP4, 1)
-    assert stored.four_bit == 2.0 * sum(
-        m.elements * (6 / 128 if m.part == "routed experts" else 1.0) for m in shape.matrices if m.stored
-    )
-    assert stored.eight_bit == 0
-    assert stored.four_bit + stored.sixteen_bit == pytest.approx(plain.sixteen_bit)
-    assert 0.1 < stored.sixteen_bit / plain.sixteen_bit < 0.3
+    experts = [m for m in shape.matrices if m.stored and m.part == "routed experts"]
+    dense = [m for m in shape.matrices if m.stored and m.part != "routed experts"]
+    assert stored.experts[4] == pytest.approx(2.0 * sum(m.elements for m in experts) * 6 / 128)
+    assert stored.dense[4] == 2.0 * sum(m.elements for m in dense)
+    assert stored.dense[8] == stored.experts[8] == 0
+    assert total_flops(shape, dtype=WeightDtype.NVFP4) == pytest.approx(plain)
+    assert 0.1 < (stored.dense[16] + stored.experts[16]) / plain < 0.3
 
 
 @pytest.mark.parametrize(
@@ -94,7 +129,7 @@ def test_two_flops_per_active_parameter_and_a_small_scan(catalog: Catalog, model
     """Active parameters without embedding and head; the scan adds 7 FLOPs an element of state, under 4 %."""
     shape = catalog.model_shape(model)
     scan = 7 * sum(g.count * g.heads * g.head_dim * g.state_size for g in shape.state_layers)
-    total = body_flops(shape, WeightDtype.BF16, 1).sixteen_bit
+    total = total_flops(shape)
     assert (total - scan) / 2e9 == pytest.approx(billions, rel=0.002)
     assert scan / total < 0.04
     assert (scan > 0) == bool(shape.state_layers)
@@ -102,23 +137,23 @@ def test_two_flops_per_active_parameter_and_a_small_scan(catalog: Catalog, model
 
 def test_scan_of_qwen3_next_by_hand(catalog: Catalog) -> None:
     shape = catalog.model_shape(QWEN_NEXT)
-    without = body_flops(replace(shape, id="no states", state_layers=()), WeightDtype.BF16, 2).sixteen_bit
+    without = total_flops(replace(shape, id="no states", state_layers=()), 2)
     # 36 layers of 32 heads of 128 x 128, on two ranks
-    extra = body_flops(shape, WeightDtype.BF16, 2).sixteen_bit - without
+    extra = total_flops(shape, 2) - without
     assert extra == pytest.approx(7 * 36 * 32 * 128 * 128 / 2)
 
 
 def test_state_layers_are_split_by_tensor_parallelism(catalog: Catalog) -> None:
     """Jamba's Mamba projections are no linear layers for a quantiser, but they are divided all the same."""
     shape = catalog.model_shape("ai21labs/Jamba-v0.1")
-    one, eight = (body_flops(shape, WeightDtype.BF16, tp).sixteen_bit for tp in (1, 8))
+    one, eight = (total_flops(shape, tp) for tp in (1, 8))
     assert one / 8 <= eight < 1.01 * one / 8
 
 
 def test_key_value_heads_are_repeated_beyond_their_number(catalog: Catalog) -> None:
     shape = catalog.model_shape(QWEN_NEXT)  # 2 KV heads
     keys = [m for m in shape.matrices if m.split == "KV heads" and m.part == "attention"]
-    extra = body_flops(shape, WeightDtype.BF16, 8).sixteen_bit * 8 - body_flops(shape, WeightDtype.BF16, 1).sixteen_bit
+    extra = total_flops(shape, 8) * 8 - total_flops(shape, 1)
     assert extra >= 2 * 3 * sum(m.elements for m in keys)  # each head on four ranks instead of one
 
 
@@ -128,10 +163,21 @@ def test_recurrent_layers_attend_to_nothing(catalog: Catalog) -> None:
     assert attention_flops(catalog.model_shape(NEMOTRON)) == 2 * 32 * 128 * 6
 
 
-def test_an_indexer_is_not_counted_as_attention(catalog: Catalog) -> None:
+def test_sparse_attention_is_counted_by_its_picks_and_its_indexer(catalog: Catalog) -> None:
+    """DeepSeek-V3.2: 128 heads attend to 2,048 latents of 576 in 61 layers; 64 index heads of 128 score every token."""
     sparse, dense = (catalog.model_shape(f"deepseek-ai/DeepSeek-{name}") for name in ("V3.2", "V3"))
-    assert any(g.role is CacheRole.INDEX for g in sparse.cache_layers)
-    assert attention_flops(sparse) == attention_flops(dense) == 2 * 128 * 160 * 61
+    assert attention_flops(dense) == 2 * 128 * 160 * 61
+    assert attention_flops(sparse) == 0
+    assert picked_attention_flops(sparse) == 4 * 128 * 576 * 61 * 2048
+    assert indexer_flops(sparse) == 64 * 128 * 61
+    assert picked_attention_flops(dense) == indexer_flops(dense) == 0
+
+
+def test_sparse_attention_without_known_picks_is_counted_as_dense(catalog: Catalog) -> None:
+    shape = catalog.model_shape("deepseek-ai/DeepSeek-V3.2")
+    unknown = replace(shape, cache_layers=tuple(replace(g, picked_tokens=None) for g in shape.cache_layers))
+    assert attention_flops(unknown) == 2 * 128 * 160 * 61
+    assert picked_attention_flops(unknown) == indexer_flops(unknown) == 0
 
 
 def test_windows_count_once(catalog: Catalog) -> None:
@@ -158,13 +204,11 @@ def test_all_reduces_follow_the_sublayers(catalog: Catalog) -> None:
 
 
 def test_source_names_what_is_simplified(catalog: Catalog, facts: SpeedFacts, sizing_of: Callable[..., Sizing]) -> None:
-    def source(model: str, **deployment: object) -> str:
-        shape, gpu = catalog.model_shape(model), catalog.gpu("H200-SXM")
-        return speed_model(shape, gpu, sizing_of(shape, gpu.id, **deployment), facts).source
-
-    assert "sparse attention charged as dense" in source(
-        "deepseek-ai/DeepSeek-V3.2", tp=8, weight_dtype=WeightDtype.FP8
+    shape, gpu = catalog.model_shape("deepseek-ai/DeepSeek-V3.2"), catalog.gpu("H200-SXM")
+    unknown = replace(shape, cache_layers=tuple(replace(g, picked_tokens=None) for g in shape.cache_layers))
+    known, charged = (
+        speed_model(s, gpu, sizing_of(shape, gpu.id, tp=8, weight_dtype=WeightDtype.FP8), facts).source
+        for s in (shape, unknown)
     )
-    assert "recurrent layers" in source(QWEN_NEXT, tp=2)
-    assert "sparse" not in source(LLAMA_8B)
-    assert "recurrent" not in source(LLAMA_8B)
+    assert "sparse attention charged as dense" in charged
+    assert "charged as dense" not in known

@@ -12,7 +12,7 @@ from planner.memory.types import KvDtype, Sizing, WeightDtype
 from planner.speed.facts import SpeedFacts
 from planner.speed.roofline import speed_model
 from planner.speed.step import decode_step_s, prefill_s
-from planner.speed.types import SpeedModel, StepCoefficients
+from planner.speed.types import Provider, SpeedModel, StepCoefficients
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
@@ -63,19 +63,33 @@ def test_ideal_prefill_is_two_flops_per_parameter(model: Model, ideal: SpeedFact
     assert float(prefill_s(c, 8000)) == pytest.approx(flops / 989e12, rel=1e-6)
 
 
-def test_efficiency_and_overheads_by_hand(model: Model) -> None:
+def test_efficiency_and_overheads_by_hand(model: Model, facts: SpeedFacts) -> None:
     c = model(LLAMA_8B, "H100-SXM").coefficients
-    assert float(c.dense_read_s) == pytest.approx(STREAMED_BYTES / (H100_BYTES_PER_S * 0.95))
-    assert float(c.fixed_s) == pytest.approx(32 * 3e-6)  # one GPU, no all-reduce
-    assert float(c.compute_s_per_token) == pytest.approx(STREAMED_BYTES / (989e12 * 0.45))
-    assert float(c.ttft_floor_s) == pytest.approx(0.096)
+    fit, era = facts.gpu["H100"], facts.era("vllm", "0.19.1")
+    assert era is not None
+    assert float(c.dense_read_s) == pytest.approx(STREAMED_BYTES / (H100_BYTES_PER_S * fit.bandwidth_efficiency))
+    fixed_ms = (era.step_ms + 32 * era.dense_layer_ms) * fit.overhead_factor  # one GPU, no all-reduce
+    assert float(c.fixed_s) == pytest.approx(fixed_ms / 1e3)
+    assert float(c.sequence_s) == pytest.approx(era.sequence_ms / 1e3)
+    assert float(c.compute_s_per_token) == pytest.approx(STREAMED_BYTES / (989e12 * facts.dense_compute.bf16.value))
+    assert float(c.ttft_floor_s) == pytest.approx(facts.ttft_floor_ms.value / 1e3)
 
 
-def test_all_reduce_by_hand(model: Model) -> None:
-    c = model(LLAMA_70B, "H100-SXM", tp=4).coefficients
-    assert float(c.fixed_s) == pytest.approx(80 * 3e-6 + 160 * 30e-6)
+def test_all_reduce_by_hand(model: Model, facts: SpeedFacts) -> None:
+    one, four = (model(LLAMA_70B, "H100-SXM", tp=tp).coefficients for tp in (1, 4))
+    latencies_ms = 160 * facts.allreduce_latency_ms.value * facts.gpu["H100"].overhead_factor
+    assert float(four.fixed_s - one.fixed_s) == pytest.approx(latencies_ms / 1e3)
     # 160 messages of 8,192 x 2 bytes, 2 x 3/4 of each over 450 GB/s one way
-    assert float(c.allreduce_s_per_token) == pytest.approx(160 * 16_384 * 1.5 / 450e9)
+    factor = facts.allreduce_transfer_factor.value
+    assert float(four.allreduce_s_per_token) == pytest.approx(160 * 16_384 * 1.5 / 450e9 * factor)
+    assert float(one.allreduce_s_per_token) == 0
+
+
+def test_slices_multiply_less_well(model: Model, facts: SpeedFacts) -> None:
+    """Norms are whole on every rank; everything else is a quarter, at the factor squared."""
+    one, four = (model(LLAMA_70B, "H100-SXM", tp=tp).coefficients for tp in (1, 4))
+    ratio = float(four.compute_s_per_token / one.compute_s_per_token)
+    assert ratio == pytest.approx(facts.compute_tp_factor.value**2 / 4, rel=1e-3)
 
 
 def test_pcie_all_reduces_are_slow(model: Model) -> None:
@@ -94,30 +108,44 @@ def test_more_tensor_parallelism_reads_fewer_weights(model: Model, model_id: str
         assert 1.0 <= float(c.dense_read_s) / (float(steps[0].dense_read_s) / tp) < 1.35
 
 
-def test_mla_cache_is_not_split(model: Model) -> None:
+def test_mla_cache_is_not_split(model: Model, facts: SpeedFacts) -> None:
     one, eight = (model(DEEPSEEK, "H200-SXM", tp=tp).coefficients for tp in (1, 8))
     assert float(one.kv_read_s_per_token) == float(eight.kv_read_s_per_token)
-    assert float(one.kv_read_s_per_token) == pytest.approx(70_272 / (4.8e12 * 0.68))
+    reached = facts.gpu["H200"].bandwidth_efficiency * facts.cache_read_efficiency.value
+    assert float(one.kv_read_s_per_token) == pytest.approx(70_272 / (4.8e12 * reached))
 
 
-def test_sliding_layers_read_one_window_per_sequence(model: Model) -> None:
+def test_sliding_layers_read_one_window_per_sequence(model: Model, facts: SpeedFacts) -> None:
     c = model(GPT_OSS, "H100-SXM", weight_dtype=WeightDtype.MXFP4).coefficients
     assert float(c.window_tokens) == 128
     # 64 sequences, 1,000 tokens more each: 18 full layers grow by 36,864 bytes a token, the 18 sliding ones do not
     longer = float(decode_step_s(c, 64, 64 * 3000)) - float(decode_step_s(c, 64, 64 * 2000))
-    assert longer == pytest.approx(64 * 1000 * 36_864 / (H100_BYTES_PER_S * 0.95))
+    reached = facts.gpu["H100"].bandwidth_efficiency * facts.cache_read_efficiency.value
+    assert longer == pytest.approx(64 * 1000 * 36_864 / (H100_BYTES_PER_S * reached))
+
+
+def test_picks_bound_what_a_long_context_reads(model: Model, facts: SpeedFacts) -> None:
+    """GLM-5 with 8 sequences of 100,000 tokens more: only the index keys grow."""
+    c = model("zai-org/GLM-5-FP8", "B200", tp=8, weight_dtype=WeightDtype.FP8).coefficients
+    longer = float(decode_step_s(c, 8, 8 * 110_000)) - float(decode_step_s(c, 8, 8 * 10_000))
+    reached = facts.gpu["B200"].bandwidth_efficiency * facts.cache_read_efficiency.value
+    bandwidth = 7.7e12
+    assert longer == pytest.approx(8 * 100_000 * 78 * 132 / (bandwidth * reached))
 
 
 def _compute_ratio(one: StepCoefficients, other: StepCoefficients) -> float:
-    return float(one.prefill_s_per_token / other.prefill_s_per_token)
+    return float(one.compute_s_per_token / other.compute_s_per_token)
 
 
-def test_fp8_computes_at_the_fp8_peak_only_where_it_is_native(model: Model) -> None:
+def test_fp8_computes_at_the_fp8_peak_only_where_it_is_native(model: Model, ideal: SpeedFacts) -> None:
     def pair(gpu: str) -> tuple[StepCoefficients, StepCoefficients]:
-        bf16, fp8 = (model(LLAMA_8B, gpu, weight_dtype=d).coefficients for d in (WeightDtype.BF16, WeightDtype.FP8))
+        formats = (WeightDtype.BF16, WeightDtype.FP8)
+        bf16, fp8 = (model(LLAMA_8B, gpu, facts=ideal, weight_dtype=d).coefficients for d in formats)
         return bf16, fp8
 
-    assert _compute_ratio(*pair("H100-SXM")) == pytest.approx(1979 / 989, rel=1e-3)  # norms stay at 16 bits
+    # norms and the head stay at 16 bits
+    kept = (266_240 + 525_336_576) / (STREAMED_BYTES / 2)
+    assert _compute_ratio(*pair("H100-SXM")) == pytest.approx(1 / (kept + (1 - kept) * 989 / 1979))
     assert _compute_ratio(*pair("A100-80GB-SXM")) == pytest.approx(1.0)
 
 
@@ -128,11 +156,13 @@ def test_int4_reads_less_and_computes_at_16_bits(model: Model) -> None:
     assert float(int4.dense_read_s) < 0.4 * float(bf16.dense_read_s)
 
 
-def test_mxfp4_computes_at_fp4_only_where_there_are_fp4_units(model: Model) -> None:
-    hopper = [model(GPT_OSS, "H200-SXM", weight_dtype=d).coefficients for d in (WeightDtype.BF16, WeightDtype.MXFP4)]
-    blackwell = [model(GPT_OSS, "B200", weight_dtype=d).coefficients for d in (WeightDtype.BF16, WeightDtype.MXFP4)]
-    assert _compute_ratio(*hopper) == 1.0
-    assert _compute_ratio(*blackwell) > 1.5
+def test_mxfp4_computes_at_fp4_only_where_there_are_fp4_units(model: Model, ideal: SpeedFacts) -> None:
+    def ratio(gpu: str) -> float:
+        formats = (WeightDtype.BF16, WeightDtype.MXFP4)
+        return _compute_ratio(*(model(GPT_OSS, gpu, facts=ideal, weight_dtype=d).coefficients for d in formats))
+
+    assert ratio("H200-SXM") == pytest.approx(1.0)
+    assert ratio("B200") > 1.5
 
 
 def test_fp8_cache_halves_the_read(model: Model) -> None:
@@ -142,21 +172,48 @@ def test_fp8_cache_halves_the_read(model: Model) -> None:
 
 def test_provenance_of_a_fitted_gpu(model: Model, facts: SpeedFacts) -> None:
     result = model(LLAMA_8B, "H100-SXM")
-    assert "0.95" in result.source
-    assert "fitted" in result.source
-    assert (result.tpot_band.low, result.tpot_band.high) == (0.76, 1.27)
-    assert (result.ttft_band.low, result.ttft_band.high) == (0.45, 2.3)
+    fit = facts.gpu["H100"]
+    assert f"efficiency {fit.bandwidth_efficiency:.2f} of H100-SXM fitted on {fit.points:,} points" in result.source
+    assert str(facts.as_of) in result.source
+    assert (result.tpot_band, result.ttft_band) == (facts.tpot_bands.known.band, facts.ttft_bands.known.band)
+    assert result.provider is Provider.ROOFLINE
     assert not result.measured
 
 
-@pytest.mark.parametrize("gpu", ["GB200", "MI300X", "H20", "L4", "H100-PCIe"])
-def test_gpu_without_fit_says_so_and_takes_the_wide_band(model: Model, catalog: Catalog, gpu: str) -> None:
-    result = model(LLAMA_8B, gpu)
-    bandwidth = catalog.gpu(gpu).memory_bandwidth_gb_s * 1e9
-    assert float(result.coefficients.dense_read_s) == pytest.approx(STREAMED_BYTES / (bandwidth * 0.70))
-    assert "no fit" in result.source
-    assert "guess" in result.source
-    assert (result.tpot_band.low, result.tpot_band.high) == (0.56, 1.77)
+def test_architecture_without_measurements_takes_its_band(model: Model, facts: SpeedFacts) -> None:
+    assert "Gemma3ForConditionalGeneration" not in facts.architectures
+    result = model("google/gemma-3-27b-it", "H100-SXM")
+    assert "no measurement of Gemma3ForConditionalGeneration" in result.source
+    assert (result.tpot_band, result.ttft_band) == (facts.tpot_bands.new_model.band, facts.ttft_bands.new_model.band)
+
+
+@pytest.mark.parametrize("model_id", [LLAMA_8B, "google/gemma-3-27b-it"])
+@pytest.mark.parametrize("gpu", ["MI300X", "H20", "L4", "H100-PCIe", "A100-80GB-SXM"])
+def test_gpu_without_fit_says_so_and_takes_the_wide_band(
+    model: Model, catalog: Catalog, facts: SpeedFacts, gpu: str, model_id: str
+) -> None:
+    result = model(model_id, gpu)
+    assert f"no measurement of {gpu}" in result.source
+    assert "guess, wide band" in result.source
+    assert (result.tpot_band, result.ttft_band) == (facts.tpot_bands.new_gpu.band, facts.ttft_bands.new_gpu.band)
+    if model_id == LLAMA_8B:
+        reached = catalog.gpu(gpu).memory_bandwidth_gb_s * 1e9 * facts.bandwidth_efficiency_default.value
+        assert float(result.coefficients.dense_read_s) == pytest.approx(STREAMED_BYTES / reached)
+
+
+def test_engine_without_overheads_is_refused(model: Model) -> None:
+    with pytest.raises(InputError, match=r"lmdeploy: its overheads are not known.*sglang, trtllm, vllm"):
+        model(LLAMA_8B, "H100-SXM", engine="lmdeploy")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_overheads_are_those_of_the_engine(model: Model, facts: SpeedFacts, engine: str) -> None:
+    era = facts.era(engine, "")
+    assert era is not None
+    c = model(LLAMA_8B, "H200-SXM", engine=engine, version="").coefficients
+    assert float(c.sequence_s) == pytest.approx(era.sequence_ms / 1e3)
+    body_s = 2 * (6_979_321_856 + 266_240) / (989e12 * facts.dense_compute.bf16.value)
+    assert float(c.prefill_s_per_token) == pytest.approx(body_s * era.prefill_factor)
 
 
 def test_contradicting_measurements_are_told(model: Model) -> None:

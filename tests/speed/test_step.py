@@ -73,6 +73,40 @@ def test_prefill_work_mean_needs_two_moments_only() -> None:
     assert float(mean) == pytest.approx(prefill_work_s(c, prompts).mean())
 
 
+def test_cached_prefix_by_hand() -> None:
+    # 2,500 tokens, of which 1,000 are cached: 1,500 in two chunks, attention of 2,500^2 - 1,000^2 pairs
+    c = coefficients()
+    attention = (2500**2 - 1000**2) * 1e-9
+    assert float(prefill_work_s(c, 2500, 0.4)) == pytest.approx(150e-3 + attention)
+    assert float(prefill_s(c, 2500, 0.4)) == pytest.approx(150e-3 + 2e-3 + attention)
+
+
+@pytest.mark.parametrize("prompt", [1, 999, 1000, 2500])
+def test_nothing_and_everything_cached(prompt: int) -> None:
+    c = coefficients()
+    for function in (prefill_work_s, prefill_s):
+        assert float(function(c, prompt, 0.0)) == float(function(c, prompt)) > 0
+        assert float(function(c, prompt, 1.0)) == 0.0
+
+
+def test_arrays_equal_scalar_calls() -> None:
+    c = coefficients()
+    batch, live = np.array([[1.0], [7.0], [300.0]]), np.array([10.0, 5000.0])
+    steps = decode_step_s(c, batch, live)
+    assert steps.shape == (3, 2)
+    for i, j in np.ndindex(steps.shape):
+        assert steps[i, j] == float(decode_step_s(c, batch[i, 0], live[j]))
+    prompts, cached = np.array([[0.0], [1000.0], [2500.0]]), np.array([0.0, 0.3])
+    for function in (prefill_s, prefill_work_s):
+        times = function(c, prompts, cached)
+        for i, j in np.ndindex(times.shape):
+            assert times[i, j] == float(function(c, prompts[i, 0], cached[j]))
+
+
+def test_no_prompt_takes_no_time() -> None:
+    assert float(prefill_s(coefficients(), 0)) == float(prefill_work_s(coefficients(), 0)) == 0.0
+
+
 def test_interference_by_hand() -> None:
     # 12.46 ms a step, 37.7 % of the time on prompts: 20 ms
     assert float(interfered_tpot_s(coefficients(), 2, 1000, 0.377)) == pytest.approx(20e-3)
@@ -162,3 +196,19 @@ def test_longer_prompts_are_never_faster(c: StepCoefficients, prompt: int, longe
 @given(any_coefficients(), batches, tokens, st.floats(0, 2), st.floats(0, 2))
 def test_more_prefill_is_never_faster(c: StepCoefficients, batch: float, live: int, share: float, more: float) -> None:
     assert float(interfered_tpot_s(c, batch, live, share + more)) >= float(interfered_tpot_s(c, batch, live, share))
+
+
+@settings(max_examples=200)
+@given(any_coefficients(), tokens, shares, shares)
+def test_a_longer_cached_prefix_is_never_slower(c: StepCoefficients, prompt: int, share: float, other: float) -> None:
+    less, more = sorted((share, other))
+    for function in (prefill_work_s, prefill_s):
+        assert float(function(c, prompt, more)) <= float(function(c, prompt, less)) * (1 + 1e-9) + 1e-12
+
+
+@settings(max_examples=200)
+@given(any_coefficients(), batches, tokens, shares)
+def test_more_bandwidth_is_never_slower(c: StepCoefficients, batch: float, live: int, share: float) -> None:
+    reads = ("dense_read_s", "expert_read_s", "kv_read_s_per_token", "sliding_read_s_per_token")
+    faster = dataclasses.replace(c, **{name: getattr(c, name) * share for name in reads})
+    assert float(decode_step_s(faster, batch, live)) <= float(decode_step_s(c, batch, live))

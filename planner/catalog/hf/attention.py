@@ -183,7 +183,8 @@ def sparse_latent(fields: Fields, windows: Windows) -> Attention:
     shape = latent(fields, windows)
     indexers = indexer_layers(fields, len(windows))
     heads, dim = fields.integer("index_n_heads"), fields.integer("index_head_dim")
-    cache = replace(shape.cache_layers[0], fp8_bytes_per_token=SPARSE_LATENT_FP8_BYTES)
+    picked = fields.optional_integer("index_topk", least=1) or None
+    cache = replace(shape.cache_layers[0], fp8_bytes_per_token=SPARSE_LATENT_FP8_BYTES, picked_tokens=picked)
     index = CacheLayers(
         CacheKind.FULL, len(indexers), 1, dim, 0, fixed_bytes_per_token=INDEXER_BYTES, role=CacheRole.INDEX
     )

@@ -68,6 +68,8 @@ def _bands(plan: FleetPlan, top: int) -> Table:
         Column("Middle, ms", 14, tuple(facts.finite(b.value) for _, _, b in rows), Kind.RESULT, MS),
         Column("Slow edge, ms", 18, tuple(facts.finite(b.high) for _, _, b in rows), Kind.RESULT, MS),
         Column("Used, ms", 12, tuple(facts.finite(b.used) for _, _, b in rows), Kind.RESULT, MS),
+        Column("Edge used", 10, tuple(b.edge for _, _, b in rows), Kind.RESULT),
+        Column("Speed from", 18, tuple(p.speed.provider for p, _, _ in rows), Kind.RESULT),
         Column(
             "In band (1/0)",
             12,

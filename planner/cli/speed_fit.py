@@ -1,0 +1,114 @@
+"""`planner speed fit`: refit the roofline on the catalogue's measured points, and show how far it is from them."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import gzip
+import sys
+import zlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.lookup.lookup import Lookup
+from planner.cli.files import replacing
+from planner.errors import InputError, Problem
+from planner.report.accuracy import with_accuracy
+from planner.report.speed_accuracy import accuracy_markdown, accuracy_text
+from planner.speed.cases.rows import Reader, lowered
+from planner.speed.facts import load_speed_facts
+from planner.speed.fit.collect import Collected, collect
+from planner.speed.fit.refit import as_toml, differences, refit
+from planner.speed.fit.sample import sample_of
+
+POINTS_FILE = Path("speed") / "points" / "silicon_points.csv.gz"
+STALE_CODE = 1
+FEWEST_POINTS = 100
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to the group."""
+    group.command("fit")(speed_fit)
+
+
+def speed_fit(
+    points: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measured points; the catalogue's if left out.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the facts as TOML.")
+    ] = None,
+    tables_into: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Put the error tables between the marks of a Markdown file.")
+    ] = None,
+    as_of: Annotated[
+        str, typer.Option(metavar="DATE", help="Date that the facts carry; the catalogue's if left out.")
+    ] = "",
+    check: Annotated[bool, typer.Option("--check", help="Fail where the catalogue differs from the refit.")] = False,
+) -> None:
+    """Refit the roofline's coefficients and bands from measured points, and print errors of points held out."""
+    catalog = load_catalog()
+    base = load_speed_facts(catalog.root)
+    date = _date(as_of) if as_of else base.as_of
+    marked = _text(tables_into) if tables_into is not None else ""
+    engines = frozenset(era.engine for era in base.engine)
+    collected = _collected(points or catalog.root / POINTS_FILE, catalog, engines)
+    sample = sample_of(collected.points)
+    console = Console(stderr=True, quiet=not sys.stderr.isatty())
+    with console.status("refit") as status:
+        found = refit(sample, base, date, status.update)
+    typer.echo(accuracy_text(found, sample, collected.left_out))
+    if tables_into is not None:
+        tables = accuracy_markdown(found, sample, collected.left_out)
+        _write(tables_into, with_accuracy(marked, tables, str(tables_into)))
+    if output is not None:
+        _write(output, as_toml(found.facts))
+    outdated = differences(found.facts, base)
+    if check and outdated:
+        typer.echo(f"the catalogue differs from the refit: {', '.join(outdated)}", err=True)
+        raise typer.Exit(STALE_CODE)
+
+
+def _collected(path: Path, catalog: Catalog, engines: frozenset[str]) -> Collected:
+    """Points of a table, compressed or not.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no table that is known, or holds too few points.
+    """
+    try:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restkey="surplus", restval="")
+            rows = [lowered(row) for row in reader]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise InputError(Problem(str(path), f"cannot be read: {error}", "Give a CSV of measured points")) from error
+    found = collect(reader.fieldnames or (), rows, Reader(Lookup(catalog)), engines)
+    if len(found.points) < FEWEST_POINTS:
+        message = f"holds {len(found.points)} points of closed loops on one replica"
+        raise InputError(Problem(str(path), message, f"A fit needs {FEWEST_POINTS}"))
+    return found
+
+
+def _date(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(Problem("--as-of", f"{text!r:.40} is no date", "Write it as 2026-11-30")) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Problem(str(path), f"cannot be read: {error}")) from error
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text)

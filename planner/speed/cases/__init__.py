@@ -1,0 +1,1 @@
+"""Tables of measured or planned points: reading rows, naming what they mean, answering them."""

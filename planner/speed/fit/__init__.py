@@ -1,0 +1,1 @@
+"""Refitting the roofline's coefficients on measured points."""

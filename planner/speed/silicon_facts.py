@@ -1,0 +1,100 @@
+"""What the product knows of aiconfigurator: GPUs that its databases cover and how its answers met measurements.
+
+Read from ``catalogs/speed/aiconfigurator.toml``; every figure with its source.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from planner.errors import InputError, Problem
+from planner.speed.facts import Fact
+from planner.speed.types import Band
+
+SILICON_FILE = Path("speed") / "aiconfigurator.toml"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SiliconBand(_Strict):
+    """Multipliers of a prediction that hold 80 % of measurements, and how large the errors were."""
+
+    low: float = Field(gt=0, le=1)
+    high: float = Field(ge=1)
+    median_error: float = Field(ge=0)
+    """Median of |prediction / measurement − 1|."""
+    p90_error: float = Field(ge=0)
+    points: int = Field(ge=0)
+    """Measurements behind the band; 0 for a guess."""
+    source: str = Field(min_length=1)
+
+    @property
+    def band(self) -> Band:
+        """The two multipliers alone."""
+        return Band(self.low, self.high)
+
+
+class SiliconBands(_Strict):
+    """Bands of one GPU."""
+
+    tpot: SiliconBand
+    ttft: SiliconBand
+
+
+class SiliconFacts(_Strict):
+    """GPUs that the databases cover, and the bands of what comes of them."""
+
+    as_of: dt.date
+    systems: dict[str, str] = Field(min_length=1)
+    """By GPU id of the catalogue: the name of the system in the databases."""
+    backends: dict[str, str] = Field(min_length=1)
+    """By engine: the name of the backend."""
+    ttft_floor_ms: Fact
+    """Time to a first token beyond computing (tokeniser, HTTP, scheduling)."""
+    bands: dict[str, SiliconBands]
+    """By GPU id; ``other`` for GPUs without a measurement."""
+
+    @model_validator(mode="after")
+    def _other_is_there(self) -> SiliconFacts:
+        if "other" not in self.bands:
+            raise ValueError("bands.other is missing")
+        return self
+
+    def bands_of(self, gpu_id: str) -> SiliconBands:
+        """The bands of a GPU, or those of GPUs that were not measured."""
+        return self.bands.get(gpu_id, self.bands["other"])
+
+
+def load_silicon_facts(root: Path) -> SiliconFacts:
+    """Read ``<root>/speed/aiconfigurator.toml``.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is not TOML, or a key is unknown, missing or out of range; lists every problem.
+    """
+    path = root / SILICON_FILE
+    try:
+        return SiliconFacts.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        fix = f"Give a catalogue folder with {SILICON_FILE.as_posix()}"
+        raise InputError(Problem(str(path), "no such file", fix)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Problem(str(path), f"cannot be read: {error}")) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(Problem(str(path), f"is not valid TOML: {error}")) from None
+    except ValidationError as error:
+        raise InputError([_problem(path, item) for item in error.errors()]) from None
+
+
+def _problem(path: Path, item: Any) -> Problem:
+    name = ".".join(str(part) for part in item["loc"])
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return Problem(str(path), f"{message[0].lower()}{message[1:]}", "Correct the value", field=name)
