@@ -7,25 +7,30 @@ import datetime as dt
 import gzip
 import sys
 import zlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from planner.catalog.load import Catalog, load_catalog
+from planner.catalog.load import load_catalog
 from planner.catalog.lookup.lookup import Lookup
 from planner.cli.files import replacing
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, Problems
 from planner.report.accuracy import with_accuracy
 from planner.report.speed_accuracy import accuracy_markdown, accuracy_text
+from planner.speed.cases.deployments import Deployments
 from planner.speed.cases.rows import Reader, lowered
+from planner.speed.chain import load_sources
 from planner.speed.facts import load_speed_facts
 from planner.speed.fit.collect import Collected, collect
-from planner.speed.fit.refit import as_toml, differences, refit
+from planner.speed.fit.refit import as_toml, differences, fittable, refit
 from planner.speed.fit.sample import sample_of
 
-POINTS_FILE = Path("speed") / "points" / "silicon_points.csv.gz"
+POINTS_FILES = tuple(Path("speed") / "points" / f"{name}.csv.gz" for name in ("silicon_points", "measured_throughput"))
 STALE_CODE = 1
 FEWEST_POINTS = 100
 
@@ -37,7 +42,7 @@ def register(group: typer.Typer) -> None:
 
 def speed_fit(
     points: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measured points; the catalogue's if left out.")
+        list[Path] | None, typer.Option(metavar="FILE", help="Measured points, several files; else the catalogue's.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the facts as TOML.")
@@ -55,9 +60,9 @@ def speed_fit(
     base = load_speed_facts(catalog.root)
     date = _date(as_of) if as_of else base.as_of
     marked = _text(tables_into) if tables_into is not None else ""
-    engines = frozenset(era.engine for era in base.engine)
-    collected = _collected(points or catalog.root / POINTS_FILE, catalog, engines)
-    sample = sample_of(collected.points)
+    deployments = Deployments(Reader(Lookup(catalog)), load_sources(catalog.root))
+    collected = _all(points or [catalog.root / file for file in POINTS_FILES], deployments)
+    sample = fittable(sample_of(collected.points), base)
     console = Console(stderr=True, quiet=not sys.stderr.isatty())
     with console.status("refit") as status:
         found = refit(sample, base, date, status.update)
@@ -73,13 +78,36 @@ def speed_fit(
         raise typer.Exit(STALE_CODE)
 
 
-def _collected(path: Path, catalog: Catalog, engines: frozenset[str]) -> Collected:
+def _all(paths: Sequence[Path], deployments: Deployments) -> Collected:
+    """Points of every table, and what was left out of them.
+
+    Raises
+    ------
+    InputError
+        Listing every file that cannot be read or is no table that is known; or if there are too few points.
+    """
+    problems = Problems()
+    found = [problems.attempt(partial(_collected, path, deployments)) for path in paths]
+    problems.raise_if_any()
+    tables = [table for table in found if table is not None]
+    points = tuple(point for table in tables for point in table.points)
+    if len(points) < FEWEST_POINTS:
+        message = f"hold {len(points)} points of closed loops and full loads on one replica"
+        names = ", ".join(str(path) for path in paths)
+        raise InputError(Problem(names, message, f"A fit needs {FEWEST_POINTS}"))
+    left_out: Counter[str] = Counter()
+    for table in tables:
+        left_out.update(table.left_out)
+    return Collected(points, dict(sorted(left_out.items())))
+
+
+def _collected(path: Path, deployments: Deployments) -> Collected:
     """Points of a table, compressed or not.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is no table that is known, or holds too few points.
+        If the file cannot be read or is no table that is known.
     """
     try:
         opened = gzip.open if path.suffix == ".gz" else open
@@ -88,11 +116,7 @@ def _collected(path: Path, catalog: Catalog, engines: frozenset[str]) -> Collect
             rows = [lowered(row) for row in reader]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise InputError(Problem(str(path), f"cannot be read: {error}", "Give a CSV of measured points")) from error
-    found = collect(reader.fieldnames or (), rows, Reader(Lookup(catalog)), engines)
-    if len(found.points) < FEWEST_POINTS:
-        message = f"holds {len(found.points)} points of closed loops on one replica"
-        raise InputError(Problem(str(path), message, f"A fit needs {FEWEST_POINTS}"))
-    return found
+    return collect(reader.fieldnames or (), rows, deployments)
 
 
 def _date(text: str) -> dt.date:

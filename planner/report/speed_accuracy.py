@@ -13,7 +13,10 @@ from planner.speed.fit.sample import Sample
 from planner.speed.fit.validate import Ratios, Score, score
 from planner.speed.types import Band, FloatArray
 
-HEADINGS = ("points held out", "points", "TPOT median", "p90", "in band", "TTFT median", "p90", "in band")
+HEADINGS = (
+    *("points held out", "closed loops", "TPOT median", "p90", "in band", "TTFT median", "p90", "in band"),
+    *("full loads", "throughput median", "p90"),
+)
 
 
 @dataclass(frozen=True)
@@ -23,22 +26,23 @@ class Line:
     name: str
     tpot: Score
     ttft: Score
+    throughput: Score
     tpot_in_band: float
     ttft_in_band: float
 
     @property
     def cells(self) -> tuple[str, ...]:
         """As text, in the order of `HEADINGS`."""
-        return (
-            self.name,
-            f"{self.tpot.points:,}",
-            f"{self.tpot.median:.1f} %",
-            f"{self.tpot.p90:.1f} %",
-            f"{self.tpot_in_band:.0%}",
-            f"{self.ttft.median:.1f} %",
-            f"{self.ttft.p90:.1f} %",
-            f"{self.ttft_in_band:.0%}",
-        )
+        tpot, ttft, full = (_errors(found) for found in (self.tpot, self.ttft, self.throughput))
+        in_band = (f"{share:.0%}" if self.tpot.points else "" for share in (self.tpot_in_band, self.ttft_in_band))
+        return (self.name, *tpot, next(in_band), *ttft[1:], next(in_band), *full)
+
+
+def _errors(found: Score) -> tuple[str, str, str]:
+    """Points, median and 90th percentile; empty without points."""
+    if not found.points:
+        return "", "", ""
+    return f"{found.points:,}", f"{found.median:.1f} %", f"{found.p90:.1f} %"
 
 
 def accuracy_lines(found: Refit, sample: Sample) -> dict[str, list[Line]]:
@@ -109,15 +113,18 @@ def _line(
     chosen: npt.NDArray[np.bool_] | None,
 ) -> Line:
     """One group over every way of holding out; points are counted once."""
-    tpot, ttft = ([getattr(each, figure) for each in ratios] for figure in ("tpot", "ttft"))
-    if chosen is not None:
-        tpot, ttft = [each[chosen] for each in tpot], [each[chosen] for each in ttft]
+    tpot, ttft, full = (
+        np.concatenate([getattr(each, figure) if chosen is None else getattr(each, figure)[chosen] for each in ratios])
+        for figure in ("tpot", "ttft", "throughput")
+    )
+    times = len(ratios)
     return Line(
         name,
-        _once(score(np.concatenate(tpot)), len(ratios)),
-        _once(score(np.concatenate(ttft)), len(ratios)),
-        _inside(np.concatenate(tpot), bands[0]),
-        _inside(np.concatenate(ttft), bands[1]),
+        _once(score(tpot), times),
+        _once(score(ttft), times),
+        _once(score(full), times),
+        _inside(tpot, bands[0]),
+        _inside(ttft, bands[1]),
     )
 
 
@@ -126,5 +133,6 @@ def _once(found: Score, times: int) -> Score:
 
 
 def _inside(ratio: FloatArray, band: Band) -> float:
+    """Share of the points in the band; NaN of none."""
     known = ratio[np.isfinite(ratio)]
-    return float(np.mean((known >= band.low) & (known <= band.high)))
+    return float(np.mean((known >= band.low) & (known <= band.high))) if len(known) else np.nan

@@ -35,7 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "sequence": ("sequence_s", "allreduce_s_per_token", "compute_s_per_token"),
     "cache": ("kv_read_s_per_token", "sliding_read_s_per_token"),
     "prefill": ("prefill_s_per_token", "prefill_s_per_token2"),
-    "floor": ("ttft_floor_s",),
+    "floor": ("ttft_floor_s", "ttft_client_s"),
 }  # fmt: skip
 """Coefficients that share a factor; ``decode`` multiplies all of a decode step and the next four refine it."""
 STEPS = 8

@@ -45,6 +45,22 @@ class GpuFit(_Strict):
     bandwidth_efficiency: float = Field(gt=0, le=1)
     overhead_factor: float = Field(default=1.0, gt=0)
     """Fixed times of a step relative to other GPUs' hosts."""
+    wide_band: bool = False
+    """Measurements are few or of old engines: predictions keep the band of a GPU that was not measured."""
+    points: int = Field(ge=0)
+    source: str = Field(min_length=1)
+
+
+class FirstTokenFacts(_Strict):
+    """What an engine adds to a first token beyond the prompt's own steps (`planner.speed.ttft`)."""
+
+    floor_ms: float = Field(ge=0)
+    client_ms: float = Field(ge=0)
+    """For each running request."""
+    wait_steps: float = Field(ge=0)
+    """Steps of the running batch until the first token."""
+    together_share: float = Field(ge=0, le=1)
+    """Share of the other running requests whose prompts arrive together with this one; set, not fitted."""
     points: int = Field(ge=0)
     source: str = Field(min_length=1)
 
@@ -63,6 +79,8 @@ class EraFacts(_Strict):
     """Time of a step for each sequence in it (scheduling, sampling)."""
     prefill_factor: float = Field(gt=0)
     """Compute of a prompt's tokens relative to the shared efficiencies."""
+    first_token: FirstTokenFacts | None = None
+    """``None`` where no TTFT was measured: a first token then takes ``ttft_floor_ms`` and the prompt's own steps."""
     points: int = Field(ge=0)
     source: str = Field(min_length=1)
 

@@ -74,21 +74,21 @@ def _eight_bit_tflops(gpu: Gpu, dtype: WeightDtype) -> float | None:
     """Peak of 8-bit matrices; ``None`` where they are widened."""
     if dtype is WeightDtype.FP8 and gpu.fp8_weights == "native":
         return gpu.fp8_tflops
-    if dtype is WeightDtype.MXFP8 and _has_fp4_units(gpu):
+    if dtype is WeightDtype.MXFP8 and has_fp4_units(gpu):
         return gpu.fp8_tflops
-    if dtype is WeightDtype.INT8 and gpu.vendor == "NVIDIA" and not _has_fp4_units(gpu):
+    if dtype is WeightDtype.INT8 and gpu.vendor == "NVIDIA" and not has_fp4_units(gpu):
         return gpu.int8_tops
     return None
 
 
 def _four_bit_tflops(gpu: Gpu, dtype: WeightDtype) -> float | None:
     """Peak of 4-bit matrices; ``None`` where they are widened."""
-    if dtype is WeightDtype.MXFP4 or (dtype is WeightDtype.NVFP4 and _has_fp4_units(gpu)):
+    if dtype is WeightDtype.MXFP4 or (dtype is WeightDtype.NVFP4 and has_fp4_units(gpu)):
         return gpu.fp4_tflops
     return None
 
 
-def _has_fp4_units(gpu: Gpu) -> bool:
+def has_fp4_units(gpu: Gpu) -> bool:
     """Whether an NVIDIA GPU is of the generations from Blackwell on."""
     major, _, minor = gpu.compute_capability.partition(".")
     return gpu.vendor == "NVIDIA" and major.isdigit() and (int(major), int(minor or 0)) >= FIRST_WITH_FP4

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.speed.step import Number, decode_step_s, interfered_tpot_s, prefill_s, prefill_work_s
+from planner.speed.ttft import closed_loop_ttft_s, running_ttft_s
 from planner.speed.types import FloatArray, StepCoefficients
 
-TTFT_SLOPE = 0.6
-"""In a closed loop a prompt waits this share of a prefill for the square root of the running requests."""
 HALVINGS = 36
 """Of the interval that holds the TPOT, on a logarithmic scale: to a millionth of a millionth."""
 
@@ -55,7 +54,6 @@ def closed_loop(
     n, p, o = (np.asarray(value, dtype=np.float64) for value in (clients, prompt_tokens, output_tokens))
     per_step = np.asarray(acceptance, dtype=np.float64)
     running, later = np.minimum(n, room), np.maximum(o - 1.0, 0.0)
-    service = c.ttft_floor_s + prefill_s(c, p, cached_share) * (1 + TTFT_SLOPE * np.sqrt(running))
     work = running * prefill_work_s(c, p, cached_share)
     held = p + o / 2
     full_s = decode_step_s(c, running, running * held) / per_step
@@ -63,13 +61,13 @@ def closed_loop(
     high = 2.0 * full_s + 2.0 * work / np.maximum(later, 1.0)
     for _ in range(HALVINGS):
         tpot = np.sqrt(low * high)
-        life = service + later * tpot
+        life = running_ttft_s(c, running, p, tpot * per_step, cached_share) + later * tpot
         streams = running * later * tpot / life
         step_s = interfered_tpot_s(c, streams, streams * held, work / life) / per_step
         low, high = np.where(step_s > tpot, tpot, low), np.where(step_s > tpot, high, tpot)
-    life = service + later * high
-    rate = running / life
-    return Operating(high, service + (n - running) / rate, n, rate * o, rate * (p + o))
+    ttft = closed_loop_ttft_s(c, n, p, o, high, room=room, cached_share=cached_share, acceptance=acceptance)
+    rate = n / (ttft + later * high)
+    return Operating(high, ttft, n, rate * o, rate * (p + o))
 
 
 def static_batch_s(c: StepCoefficients, batch: int, prompt_tokens: int, output_tokens: int) -> float:

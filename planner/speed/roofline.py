@@ -67,7 +67,8 @@ def _era(sizing: Sizing, facts: SpeedFacts) -> EraFacts:
 
 def _band(bands: Bands, shape: ModelShape, gpu: Gpu, facts: SpeedFacts) -> Band:
     """The band by what was measured: an unknown GPU outweighs an unknown model."""
-    if facts.fitted_gpu(gpu.id) is None:
+    fit = facts.fitted_gpu(gpu.id)
+    if fit is None or fit.wide_band:
         return bands.new_gpu.band
     return (bands.known if shape.architecture in facts.architectures else bands.new_model).band
 
@@ -85,6 +86,8 @@ def _source(shape: ModelShape, gpu: Gpu, facts: SpeedFacts, dtype: WeightDtype) 
             f"roofline {facts.as_of}: bandwidth efficiency {fit.bandwidth_efficiency:.2f} "
             f"of {gpu.id} fitted on {fit.points:,} points"
         )
+        if fit.wide_band:
+            text += f", {fit.source} (wide band)"
     if shape.architecture not in facts.architectures:
         text += f"; no measurement of {shape.architecture}"
     text += "".join(f"; {note}" for note in (peaks_of(gpu, dtype).note, *_simplifications(shape)) if note)

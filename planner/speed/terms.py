@@ -5,7 +5,7 @@ Everything is elementwise, so that one deployment, a stack of candidates and a f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,6 +46,9 @@ class Machine:
     sequence_s: FloatArray
     prefill_factor: FloatArray
     ttft_floor_s: FloatArray
+    ttft_client_s: FloatArray = field(default_factory=lambda: np.asarray(0.0))
+    ttft_wait_steps: FloatArray = field(default_factory=lambda: np.asarray(0.0))
+    ttft_together_share: FloatArray = field(default_factory=lambda: np.asarray(0.0))
 
 
 def machine_of(gpu: Gpu, dtype: WeightDtype, facts: SpeedFacts, era: EraFacts) -> Machine:
@@ -55,7 +58,7 @@ def machine_of(gpu: Gpu, dtype: WeightDtype, facts: SpeedFacts, era: EraFacts) -
     host = fit.overhead_factor if fit else 1.0
     bandwidth = units.gb_per_s_to_bytes_per_s(gpu.memory_bandwidth_gb_s) * efficiency
     link = units.gb_per_s_to_bytes_per_s(gpu.interconnect_gb_s) / 2 if gpu.interconnect_gb_s else np.inf
-    peaks = peaks_of(gpu, dtype)
+    peaks, first = peaks_of(gpu, dtype), era.first_token
     by_bits = {"4bit": peaks.four_bit, "8bit": peaks.eight_bit, "16bit": peaks.sixteen_bit}
     values = {
         "dense_read": bandwidth,
@@ -73,7 +76,10 @@ def machine_of(gpu: Gpu, dtype: WeightDtype, facts: SpeedFacts, era: EraFacts) -
         "allreduce_s": units.ms_to_s(facts.allreduce_latency_ms.value) * host,
         "sequence_s": units.ms_to_s(era.sequence_ms),
         "prefill_factor": era.prefill_factor,
-        "ttft_floor_s": units.ms_to_s(facts.ttft_floor_ms.value),
+        "ttft_floor_s": units.ms_to_s(first.floor_ms if first else facts.ttft_floor_ms.value),
+        "ttft_client_s": units.ms_to_s(first.client_ms) if first else 0.0,
+        "ttft_wait_steps": first.wait_steps if first else 0.0,
+        "ttft_together_share": first.together_share if first else 0.0,
     }
     return Machine(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
 
@@ -121,6 +127,9 @@ def step_coefficients(work: StepWork, machine: Machine) -> StepCoefficients:
         prefill_s_per_token2=work.attention_flops / sixteen * machine.prefill_factor,
         chunk_tokens=work.chunk_tokens,
         ttft_floor_s=machine.ttft_floor_s,
+        ttft_client_s=machine.ttft_client_s,
+        ttft_wait_steps=machine.ttft_wait_steps,
+        ttft_together_share=machine.ttft_together_share,
     )
 
 

@@ -85,6 +85,12 @@ class StepCoefficients:
     """max_num_batched_tokens: a prompt takes ceil(P / chunk) steps."""
     ttft_floor_s: FloatArray
     """Measured floor of TTFT beyond compute (tokeniser, HTTP, scheduling)."""
+    ttft_client_s: FloatArray = field(default_factory=lambda: np.asarray(0.0))
+    """Front-end time for each running request: HTTP, tokeniser and streaming share one event loop."""
+    ttft_wait_steps: FloatArray = field(default_factory=lambda: np.asarray(0.0))
+    """Steps of the running batch, each one TPOT long, from the arrival of a request to its first token."""
+    ttft_together_share: FloatArray = field(default_factory=lambda: np.asarray(0.0))
+    """Share of the other running requests whose prompts arrive together with this one in a closed loop."""
 
 
 @dataclass(frozen=True)

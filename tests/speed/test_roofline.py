@@ -72,7 +72,9 @@ def test_efficiency_and_overheads_by_hand(model: Model, facts: SpeedFacts) -> No
     assert float(c.fixed_s) == pytest.approx(fixed_ms / 1e3)
     assert float(c.sequence_s) == pytest.approx(era.sequence_ms / 1e3)
     assert float(c.compute_s_per_token) == pytest.approx(STREAMED_BYTES / (989e12 * facts.dense_compute.bf16.value))
-    assert float(c.ttft_floor_s) == pytest.approx(facts.ttft_floor_ms.value / 1e3)
+    assert era.first_token is not None
+    assert float(c.ttft_floor_s) == pytest.approx(era.first_token.floor_ms / 1e3)
+    assert float(c.ttft_wait_steps) == era.first_token.wait_steps
 
 
 def test_all_reduce_by_hand(model: Model, facts: SpeedFacts) -> None:

@@ -62,6 +62,9 @@ MACHINE = {
     "sequence_s": 2e-5,
     "prefill_factor": 1.5,
     "ttft_floor_s": 0.05,
+    "ttft_client_s": 1e-3,
+    "ttft_wait_steps": 3,
+    "ttft_together_share": 0.1,
 }
 
 
@@ -93,6 +96,9 @@ BODY_S = (1 + 3 + 8 + 1 + 4 + 12) * 1e-6 * 1.1**2
         ("prefill_s_per_token2", 1e-10 * 1.5),
         ("chunk_tokens", 2048),
         ("ttft_floor_s", 0.05),
+        ("ttft_client_s", 1e-3),
+        ("ttft_wait_steps", 3),
+        ("ttft_together_share", 0.1),
     ],
 )
 def test_coefficient_by_hand(name: str, value: float) -> None:

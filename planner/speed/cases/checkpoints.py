@@ -163,7 +163,7 @@ def kv_dtype(text: str, engine: str, checkpoint: Stored, facts: EngineFacts) -> 
     asked, _ = kv_format(text)
     if asked is not None:
         return asked, ""
-    if engine == "trtllm":
+    if engine.startswith("trtllm"):
         found = KvDtype.BF16 if BITS.get(checkpoint.weights, 16) == 16 else KvDtype.FP8
     else:
         found = auto_kv(checkpoint.shape, facts)

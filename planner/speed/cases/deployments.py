@@ -13,7 +13,7 @@ from planner.memory.size import size
 from planner.memory.types import Deployment, Sizing
 from planner.speed.cases.loads import MOST_REQUESTS
 from planner.speed.cases.names import KNOWN_ENGINES, STAND_IN
-from planner.speed.cases.rows import Reader
+from planner.speed.cases.rows import TRTLLM, Reader
 from planner.speed.chain import SpeedSources, speed_of
 from planner.speed.max_load import GROWN_SHARE, RESERVED_SHARE
 from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
@@ -67,7 +67,7 @@ class Deployed:
     @property
     def held_share(self) -> float:
         """Share of its output that a running request holds; TensorRT-LLM reserves all of it."""
-        return RESERVED_SHARE if self.engine == "trtllm" else GROWN_SHARE
+        return RESERVED_SHARE if self.engine.startswith(TRTLLM) else GROWN_SHARE
 
 
 @dataclass
@@ -86,11 +86,11 @@ class Deployments:
         InputError
             If the weights leave no room for a cache, or the GPU lacks a figure that its speed needs.
         """
-        shape, gpu, sizing, pool = self._sized(replace(served, replicas=1, decode_only=False))
+        shape, gpu, sizing, pool = self.sized(replace(served, replicas=1, decode_only=False))
         measured = self._measured.get((served.model, served.gpu), NOTHING_MEASURED)
         model = speed_of(shape, gpu, sizing, replace(self.sources, measured=measured))
         workers = max(pool.workers, served.attention_dp)
-        known = served.engine != "trtllm"
+        known = not served.engine.startswith(TRTLLM)
         most = (pool.max_num_seqs if known else TRTLLM_MOST_SEQUENCES) * workers
         notes: tuple[str, ...] = ()
         if pool.deployment.gpu_memory_utilization is not None:
@@ -105,8 +105,14 @@ class Deployments:
             points.setdefault((point.served.model, point.served.gpu), []).append(point)
         return {key: MeasuredSet(tuple(found)) for key, found in points.items()}
 
-    def _sized(self, served: Served) -> tuple[ModelShape, Gpu, Sizing, Sizing]:
-        """Model, GPU, and the sizing whose terms the steps need and whose pool the load needs."""
+    def sized(self, served: Served) -> tuple[ModelShape, Gpu, Sizing, Sizing]:
+        """Model, GPU, and the sizing whose terms the steps need and whose pool the load needs.
+
+        Raises
+        ------
+        InputError
+            If the weights leave no room for a cache.
+        """
         if served not in self._known:
             try:
                 self._known[served] = self._size(served)

@@ -16,7 +16,7 @@ from planner.errors import InputError, Problem
 ENGINES = {"tensorrtllm": "trtllm", "trtllm": "trtllm", "tensorrt": "trtllm", "trt": "trtllm", "vllm": "vllm"}
 ENGINES |= {"sglang": "sglang", "sgl": "sglang"}
 """Engines by their names without what is no letter."""
-KNOWN_ENGINES = frozenset(ENGINES.values())
+KNOWN_ENGINES = frozenset({*ENGINES.values(), "trtllm-bench"})
 STAND_IN = "vllm"
 """The engine that others are read as, with a note."""
 _FORMAT = re.compile(

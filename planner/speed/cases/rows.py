@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.catalog.engine import EngineFacts
+from planner.catalog.gpu import Gpu
 from planner.catalog.lookup.lookup import Lookup
 from planner.errors import InputError, Problem
 from planner.memory.starts.case_texts import stated_version
+from planner.memory.types import KvDtype, WeightDtype
 from planner.speed.cases.checkpoints import Checkpoints, Stored, kv_dtype
 from planner.speed.cases.layouts import MEANS, MEASURED, Cells, Layout, Row
 from planner.speed.cases.loads import load_of
 from planner.speed.cases.names import KNOWN_ENGINES, STAND_IN, Names, engine_name
 from planner.speed.cases.splits import Split, split_of
-from planner.speed.points import Figures, Load, Point, Served
+from planner.speed.formats import has_fp4_units
+from planner.speed.points import Figures, Load, LoadKind, Point, Served
 
 PRECISIONS = {
     Layout.SILICON: ("precision", "gemm"),
@@ -27,6 +31,11 @@ PRECISIONS = {
 SIZED_ENGINES = ("vllm", "sglang")
 """Engines whose memory the catalogue knows."""
 TOTALS = ("output_tok_s", "total_tok_s")
+TRTLLM, TRTLLM_BENCH = "trtllm", "trtllm-bench"
+"""Served, and driven offline by ``trtllm-bench``, whose loop has no front end."""
+ARGONNE = re.compile(r"LLM-Inference-Bench", re.IGNORECASE)
+ARGONNE_VERSIONS = {"vllm": "0.6.0", TRTLLM: "0.12.0"}
+"""Of the runs in K. T. Chitty-Venkata et al., "LLM-Inference-Bench", arXiv:2411.00136, which states none; eras only."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +96,29 @@ class Reader:
             raise InputError([Problem("row", "is empty", field=name) for name in missing])
         gpu = self.names.gpu(card)
         engine = engine_name(cells.text("engine") or STAND_IN)
+        version, version_note = version_of_row(cells)
         stored = self.checkpoints.find(model, cells.text(*PRECISIONS[layout]), exact=layout is Layout.POINTS)
         load = load_of(layout, cells)
         split = split_of(layout, cells, stored, gpu.found, engine)
-        served, kv_note = self._served(cells, stored, gpu.found.id, split, engine)
+        if engine == TRTLLM and load.kind is LoadKind.MAX_LOAD:
+            engine = TRTLLM_BENCH
+        served, kv_note = self._served(cells, stored, gpu.found, split, (engine, version))
         load = shared(load, split.replicas)
-        notes = (*gpu.notes, *stored.notes, *split.notes, kv_note, *_engine_notes(cells, engine))
+        notes = (*gpu.notes, *stored.notes, *split.notes, kv_note, version_note, *_engine_notes(cells, engine))
         return Point(cells.text("id"), served, load, source=cells.text("source", "source_url")), _kept(notes)
 
-    def _served(self, cells: Cells, stored: Stored, gpu: str, split: Split, engine: str) -> tuple[Served, str]:
-        version = cells.text("version")
+    def _served(
+        self, cells: Cells, stored: Stored, gpu: Gpu, split: Split, release: tuple[str, str]
+    ) -> tuple[Served, str]:
+        engine, version = release
         cache, note = kv_dtype(cells.text("kv_dtype"), engine, stored, self.facts(engine, version))
+        if not cells.text("kv_dtype") and quantised_on_blackwell(stored, gpu):
+            cache, note = KvDtype.FP8, "KV cache assumed fp8, as benchmarks of quantised weights on Blackwell start it"
         served = Served(
             engine=engine,
             version=version,
             model=stored.shape.id,
-            gpu=gpu,
+            gpu=gpu.id,
             tp=split.tp,
             weight_dtype=stored.weights,
             kv_dtype=cache,
@@ -122,6 +138,20 @@ class Reader:
             stated = stated_version(version) if known else ""
             self._engines[key] = self.lookup.engine(engine if known else STAND_IN, stated)
         return self._engines[key][0]
+
+
+def version_of_row(cells: Cells) -> tuple[str, str]:
+    """The engine's version, and a note where the source's date stands in for it."""
+    stated = cells.text("version")
+    if stated or not ARGONNE.search(cells.text("source", "source_url")):
+        return stated, ""
+    version = ARGONNE_VERSIONS.get(engine_name(cells.text("engine") or STAND_IN), "")
+    return version, f"version taken as {version}: LLM-Inference-Bench measured releases of 2024" if version else ""
+
+
+def quantised_on_blackwell(stored: Stored, gpu: Gpu) -> bool:
+    """Whether a benchmark of this pair runs an FP8 cache unless it says otherwise."""
+    return stored.weights is not WeightDtype.BF16 and has_fp4_units(gpu)
 
 
 def measured_of(layout: Layout, row: Row, replicas: int = 1) -> Figures:

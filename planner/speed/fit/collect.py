@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from planner import units
-from planner.catalog.gpu import Gpu
-from planner.catalog.load import Catalog
-from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError
-from planner.memory.size import size
-from planner.memory.types import Deployment, Sizing
-from planner.speed.cases.layouts import layout_of
-from planner.speed.cases.rows import Reader, measured_of
+from planner.speed.cases.deployments import Deployments
+from planner.speed.cases.layouts import Layout, layout_of
+from planner.speed.cases.rows import TRTLLM_BENCH, measured_of
 from planner.speed.fit.sample import FitPoint, Kind
 from planner.speed.formats import peaks_of
 from planner.speed.points import LoadKind, Point
-from planner.speed.roofline import check_figures
 from planner.speed.work import StepWork, work_of
 
-LENGTH_MARGIN_TOKENS = 256
-"""Benchmarks start the engine with a little more than the prompt and the output."""
+OLD_TRTLLM = re.compile(r"0\.")
+"""Releases before 1.0, which another era covers."""
 MOST_PEAK_SHARE = 0.75
 """Work beyond this share of the peak was not done: prompts came from a prefix cache."""
 LONGEST_GAP = 1.01
@@ -40,19 +34,8 @@ class Collected:
     left_out: Mapping[str, int]
 
 
-def collect(
-    header: Iterable[str], rows: Iterable[Mapping[str, str]], reader: Reader, engines: frozenset[str]
-) -> Collected:
-    """Closed loops with a measured TPOT on one replica whose work is known.
-
-    Parameters
-    ----------
-    header, rows
-        The table; columns in lower case.
-    reader
-        Finds what the rows name.
-    engines
-        Those whose overheads are fitted.
+def collect(header: Iterable[str], rows: Iterable[Mapping[str, str]], deployments: Deployments) -> Collected:
+    """Closed loops with a measured TPOT, and full loads with a measured throughput, on replicas whose work is known.
 
     Raises
     ------
@@ -60,93 +43,90 @@ def collect(
         If the table is none that is known.
     """
     layout = layout_of(tuple(header))
+    engines = frozenset(era.engine for era in deployments.sources.facts.engine)
     found: list[FitPoint] = []
     reasons: Counter[str] = Counter()
     seen: set[tuple[object, ...]] = set()
     for row in rows:
-        case = reader.read(layout, row)
-        if case.point is None:
-            reasons["not understood"] += 1
+        fit_point, reason = _fit_point(layout, row, deployments, engines)
+        if fit_point is None:
+            reasons[reason] += 1
             continue
-        point = replace(case.point, measured=measured_of(layout, row, case.point.served.replicas))
-        reason = _unfit(point, row, engines)
-        key = (point.served, point.load)
-        if not reason and key in seen:
-            reason = "measured twice"
-        fit_point = None if reason else fit_point_of(point, reader)
-        if fit_point is not None:
-            reason = _implausible(fit_point)
-        if reason or fit_point is None:
-            reasons[reason or "cannot be sized"] += 1
+        key = (fit_point.point.served, fit_point.point.load)
+        if key in seen:
+            reasons["measured twice"] += 1
             continue
         seen.add(key)
         found.append(fit_point)
     return Collected(tuple(found), dict(sorted(reasons.items())))
 
 
+def _fit_point(
+    layout: Layout, row: Mapping[str, str], deployments: Deployments, engines: frozenset[str]
+) -> tuple[FitPoint | None, str]:
+    """The row as a point of a fit, or why it is none."""
+    case = deployments.reader.read(layout, row)
+    if case.point is None:
+        return None, "not understood"
+    point = replace(case.point, measured=measured_of(layout, row, case.point.served.replicas))
+    reason = _unfit(point, row, engines)
+    if reason:
+        return None, reason
+    try:
+        found = fit_point_of(point, deployments)
+    except InputError:
+        return None, "does not fit the GPU"
+    reason = _implausible(found)
+    return (None, reason) if reason else (found, "")
+
+
 def _unfit(point: Point, row: Mapping[str, str], engines: frozenset[str]) -> str:
-    """Why a point says nothing about one replica in a closed loop; empty where it does."""
-    served, load = point.served, point.load
+    """Why a point says nothing about one replica that is fitted; empty where it does."""
+    served, load, measured = point.served, point.load, point.measured
+    full = load.kind is LoadKind.MAX_LOAD
     over = _number(row.get("concurrency")) > LONGEST_GAP * _number(row.get("batch_size"))
     reasons = {
         "prefill and decode apart": served.decode_only,
-        "no closed loop": load.kind is not LoadKind.CLOSED_LOOP or load.concurrency is None,
-        "no TPOT": point.measured.tpot_ms is None or load.output_tokens < 2,
+        "neither a closed loop nor a full load": not full
+        and (load.kind is not LoadKind.CLOSED_LOOP or load.concurrency is None),
+        "no TPOT": not full and (measured.tpot_ms is None or load.output_tokens < 2),
+        "full load of another engine than trtllm-bench": full
+        and (served.engine != TRTLLM_BENCH or bool(OLD_TRTLLM.match(served.version))),
+        "no throughput": full and measured.output_tok_s is None,
         "prefix cache or speculative decoding": load.cached_share > 0 or load.acceptance != 1,
         "engine without overheads": served.engine not in engines,
-        "data-parallel attention or pipeline stages": served.attention_dp > 1 or served.pp > 1,
+        "data-parallel attention or pipeline stages": not full and (served.attention_dp > 1 or served.pp > 1),
         "more clients than the batch: several replicas or a queue": over,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def fit_point_of(point: Point, reader: Reader) -> FitPoint | None:
-    """The point with its work; ``None`` where the deployment cannot be sized."""
-    catalog, served = reader.lookup.catalog, point.served
-    try:
-        shape, gpu = catalog.model_shape(served.model), catalog.gpu(served.gpu)
-        check_figures(gpu, served.weight_dtype, served.tp)
-        sizing = sizing_of(point, reader, catalog, shape, gpu)
-    except InputError:
-        return None
+def fit_point_of(point: Point, deployments: Deployments) -> FitPoint:
+    """The point with its work and its room.
+
+    Raises
+    ------
+    InputError
+        If the deployment does not fit its GPU.
+    """
+    served = point.served
+    shape, gpu, steps, _ = deployments.sized(replace(served, replicas=1, decode_only=False))
+    deployed = deployments.of(served)
     return FitPoint(
         point=point,
         kind=Kind(gpu, served.weight_dtype, served.engine, served.version),
-        work=work_of(shape, sizing),
-        room=_room(sizing, point),
+        work=work_of(shape, steps),
+        room=max(1.0, deployed.room(point.load)),
+        most_sequences=deployed.most_sequences,
         architecture=shape.architecture,
     )
-
-
-def sizing_of(point: Point, reader: Reader, catalog: Catalog, shape: ModelShape, gpu: Gpu) -> Sizing:
-    """The replica behind a point, started for its lengths."""
-    served, load = point.served, point.load
-    deployment = Deployment(
-        served.tp,
-        served.weight_dtype,
-        served.kv_dtype,
-        max_model_len=math.ceil(load.input_tokens + load.output_tokens) + LENGTH_MARGIN_TOKENS,
-        pp=served.pp,
-        expert_parallel=served.ep > 1,
-        attention_dp=served.attention_dp,
-    )
-    sizing = size(shape, gpu, reader.facts(served.engine, served.version), deployment)
-    return replace(sizing, engine=served.engine, engine_version=served.version)
-
-
-def _room(sizing: Sizing, point: Point) -> float:
-    """Requests that run at once: pool over the tokens that a request holds on average while it runs.
-
-    A replica whose weights should not fit was measured all the same: its label is wrong, and the pool not known.
-    """
-    held = point.load.input_tokens + point.load.output_tokens / 2
-    pool = sizing.pool_tokens / held if sizing.pool_tokens > 0 else np.inf
-    return float(min(pool, sizing.max_num_seqs)) if sizing.pool_tokens > 0 else np.inf
 
 
 def _implausible(found: FitPoint) -> str:
     """Whether the stated rate needs more FLOPs than the GPU has."""
     load, measured = found.point.load, found.point.measured
+    if load.kind is LoadKind.MAX_LOAD:
+        return ""
     assert load.concurrency is not None
     assert measured.tpot_ms is not None
     life_s = units.ms_to_s((measured.ttft_ms or 0.0) + (load.output_tokens - 1) * measured.tpot_ms)

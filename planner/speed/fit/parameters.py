@@ -10,6 +10,7 @@ import numpy as np
 from planner.speed.facts import EraFacts, Fact, GpuFit, SpeedFacts
 from planner.speed.types import FloatArray
 
+BEND = 12
 HIGHEST_EFFICIENCY = 0.95
 """Of a peak: what the best kernels reach of HBM bandwidth; a fit beyond it makes up for something else."""
 
@@ -49,9 +50,9 @@ def parameters(gpus: Sequence[str], eras: Sequence[str]) -> tuple[Parameter, ...
         Parameter(("dense_compute", "bf16"), 0.6, 0.15, HIGHEST_EFFICIENCY),
         Parameter(("dense_compute", "fp8"), 0.5, 0.15, HIGHEST_EFFICIENCY),
         Parameter(("dense_compute", "fp4"), 0.35, 0.2, HIGHEST_EFFICIENCY),
-        Parameter(("expert_compute", "bf16"), 0.2, 0.4, HIGHEST_EFFICIENCY),
-        Parameter(("expert_compute", "fp8"), 0.12, 0.4, HIGHEST_EFFICIENCY),
-        Parameter(("expert_compute", "fp4"), 0.1, 0.4, HIGHEST_EFFICIENCY),
+        Parameter(("expert_compute", "bf16"), 0.2, 0.3, HIGHEST_EFFICIENCY),
+        Parameter(("expert_compute", "fp8"), 0.2, 0.3, HIGHEST_EFFICIENCY),
+        Parameter(("expert_compute", "fp4"), 0.15, 0.3, HIGHEST_EFFICIENCY),
         Parameter(("compute_tp_factor",), 1.1, 0.1),
         Parameter(("expert_read_efficiency",), 0.85, 0.12, 1.0),
         Parameter(("cache_read_efficiency",), 0.9, 0.12, 1.0),
@@ -83,8 +84,16 @@ def parameters(gpus: Sequence[str], eras: Sequence[str]) -> tuple[Parameter, ...
 
 
 def values_of(fitted: Sequence[Parameter], theta: FloatArray) -> dict[str, float]:
-    """Values at a point of the search: prior × exp(spread × θ), at most the bound."""
-    return {p.name: min(p.prior * float(np.exp(p.spread * x)), p.most) for p, x in zip(fitted, theta, strict=True)}
+    """Values at a point of the search: v / (1 + (v/b)^12)^(1/12).
+
+    v = prior × exp(spread × θ) bends towards the bound b: a hard bound would leave no slope beyond it, and the search
+    would fall back to the prior.
+    """
+    found = {}
+    for parameter, x in zip(fitted, theta, strict=True):
+        value = parameter.prior * float(np.exp(parameter.spread * x))
+        found[parameter.name] = value / (1.0 + (value / parameter.most) ** BEND) ** (1.0 / BEND)
+    return found
 
 
 def facts_with(facts: SpeedFacts, values: Mapping[str, float]) -> SpeedFacts:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import tomli_w
 
 from planner.speed.facts import BandFact, Bands, Fact, SpeedFacts
+from planner.speed.fit.first_token import fit_first_token
 from planner.speed.fit.parameters import Parameter, era_name, facts_with, parameters, values_of
 from planner.speed.fit.sample import Sample
 from planner.speed.fit.solve import fit
@@ -19,6 +20,8 @@ from planner.speed.fit.validate import Ratios, band_of, by_deployment, held_out,
 from planner.speed.types import FloatArray
 
 SEEDS = (0, 1, 2)
+FEWEST_POINTS = 20
+"""Of a GPU or an era that is fitted."""
 BUMP = 1.1
 MOVED = 0.005
 """Logarithm of a prediction beyond which it moved: half a per cent, for a coefficient that moved by a tenth."""
@@ -57,7 +60,7 @@ def refit(sample: Sample, base: SpeedFacts, as_of: dt.date, step: Callable[[str]
     step
         Told the name of each part when it begins.
     """
-    fitted = parameters(tuple(base.gpu), tuple(era_name(era) for era in base.engine))
+    fitted = parameters(*spoken_for(sample, base))
     step("coefficients")
     whole = fit(sample, base, fitted)
 
@@ -68,7 +71,8 @@ def refit(sample: Sample, base: SpeedFacts, as_of: dt.date, step: Callable[[str]
     deployments = tuple(out(f"deployment, seed {seed}", by_deployment(sample, seed)) for seed in SEEDS)
     models, gpus = out("model", one_by_one(sample.model)), out("gpu", one_by_one(sample.gpu))
     values = {name: _rounded(value) for name, value in values_of(fitted, whole.theta).items()}
-    facts = _stated(facts_with(base, values), sample, speaking(sample, base, fitted, whole.theta), as_of)
+    known = fit_first_token(sample, facts_with(base, values))
+    facts = _stated(known, sample, speaking(sample, base, fitted, whole.theta), as_of)
     facts = facts.model_copy(
         update={
             "tpot_bands": _bands(base.tpot_bands, [r.tpot for r in deployments], models.tpot, gpus.tpot),
@@ -79,14 +83,29 @@ def refit(sample: Sample, base: SpeedFacts, as_of: dt.date, step: Callable[[str]
     return Refit(facts, inside, deployments, models, gpus)
 
 
+def spoken_for(sample: Sample, base: SpeedFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Families of GPUs and eras of engines that have points enough; the others keep what they say of themselves."""
+    gpus = tuple(name for name, fit in base.gpu.items() if np.isin(sample.gpu, fit.gpus).sum() >= FEWEST_POINTS)
+    eras = (era_name(era) for era in base.engine)
+    return gpus, tuple(era for era in eras if _of_era(sample, base, era).sum() >= FEWEST_POINTS)
+
+
+def fittable(sample: Sample, base: SpeedFacts) -> Sample:
+    """The points whose GPU and era are both fitted."""
+    gpus, eras = spoken_for(sample, base)
+    of_gpus = np.isin(sample.gpu, [gpu for name in gpus for gpu in base.gpu[name].gpus])
+    of_eras = np.any([_of_era(sample, base, era) for era in eras], axis=0)
+    return sample.at(of_gpus & of_eras)
+
+
 def speaking(sample: Sample, base: SpeedFacts, fitted: Sequence[Parameter], theta: FloatArray) -> dict[str, int]:
     """How many points speak for each coefficient: those whose prediction moves when it moves by a tenth."""
     values = values_of(fitted, theta)
-    before = np.log(sample.operating(facts_with(base, values)).tpot_s)
+    before = sample.log_ratio(facts_with(base, values))
     counts = {}
     for parameter in fitted:
         bumped = facts_with(base, values | {parameter.name: values[parameter.name] * BUMP})
-        counts[parameter.name] = int(np.sum(np.abs(np.log(sample.operating(bumped).tpot_s) - before) > MOVED))
+        counts[parameter.name] = int(np.sum(np.abs(sample.log_ratio(bumped) - before) > MOVED))
     return counts
 
 
@@ -125,7 +144,7 @@ def _counted(entry: Any, chosen: npt.NDArray[np.bool_]) -> Any:
     points = int(chosen.sum())
     if not points:
         return entry
-    return entry.model_copy(update={"points": points, "source": "closed-loop points, engines of 2025-2026"})
+    return entry.model_copy(update={"points": points, "source": "points, engines of 2025-2026"})
 
 
 def _of_era(sample: Sample, facts: SpeedFacts, name: str) -> npt.NDArray[np.bool_]:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from planner.catalog.gpu import Gpu
 from planner.memory.types import WeightDtype
 from planner.speed.facts import SpeedFacts
+from planner.speed.max_load import RESERVED_SHARE, max_load
 from planner.speed.operating import Operating, closed_loop
-from planner.speed.points import Point
+from planner.speed.points import LoadKind, Point
 from planner.speed.terms import Machine, machine_of, step_coefficients
 from planner.speed.types import FloatArray, StepCoefficients
 from planner.speed.work import StepWork, stack_work
@@ -32,14 +33,16 @@ class Kind:
 
 @dataclass(frozen=True)
 class FitPoint:
-    """One measured point of a closed loop with its work."""
+    """One measured point of a closed loop, or of a full load, with its work."""
 
     point: Point
     kind: Kind
     work: StepWork
     room: float
-    """Requests that the pool and the engine's cap hold at once; infinite where the pool is not known."""
+    """Requests that the pool holds at once."""
     architecture: str
+    most_sequences: float = np.inf
+    """``max_num_seqs`` of a full load."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,13 @@ class Sample:
     input_tokens: FloatArray
     output_tokens: FloatArray
     room: FloatArray
+    most_sequences: FloatArray
+    full: npt.NDArray[np.bool_]
+    """Full loads: of these the throughput was measured, of closed loops TPOT and TTFT."""
     tpot_s: FloatArray
     """Measured; NaN where it was not."""
     ttft_s: FloatArray
+    output_tok_s: FloatArray
     deployment: npt.NDArray[np.str_]
     model: npt.NDArray[np.str_]
     gpu: npt.NDArray[np.str_]
@@ -89,9 +96,31 @@ class Sample:
         return step_coefficients(self.work, self.machine(facts))
 
     def operating(self, facts: SpeedFacts) -> Operating:
-        """Where every point settles."""
+        """Where every point settles: as a closed loop, or as full as it can be."""
         c = self.coefficients(facts)
-        return closed_loop(c, self.clients, self.input_tokens, self.output_tokens, room=self.room)
+        clients = np.where(self.full, 1.0, self.clients)
+        closed = closed_loop(c, clients, self.input_tokens, self.output_tokens, room=self.room)
+        if not self.full.any():
+            return closed
+        held = self.input_tokens + RESERVED_SHARE * self.output_tokens
+        full = max_load(
+            c,
+            self.room * held,
+            self.most_sequences,
+            self.input_tokens,
+            self.output_tokens,
+            held_share=RESERVED_SHARE,
+            requests=np.where(self.full, self.clients, 1.0),
+        )
+        return Operating(
+            **{f.name: np.where(self.full, getattr(full, f.name), getattr(closed, f.name)) for f in fields(Operating)}
+        )
+
+    def log_ratio(self, facts: SpeedFacts) -> FloatArray:
+        """Logarithm of predicted over measured time of a token: TPOT, or the inverse throughput of a full load."""
+        found = self.operating(facts)
+        tokens = np.log(self.output_tok_s / found.output_tok_s)
+        return np.asarray(np.where(self.full, tokens, np.log(found.tpot_s / self.tpot_s)))
 
     def at(self, chosen: npt.NDArray[np.bool_]) -> Sample:
         """The chosen points."""
@@ -118,12 +147,15 @@ def sample_of(found: Sequence[FitPoint]) -> Sample:
         work=stack_work([each.work for each in found]),
         kinds=kinds,
         kind_index=np.array([position[each.kind] for each in found], dtype=np.int64),
-        clients=np.array([load.concurrency or np.nan for load in loads]),
+        clients=np.array([load.concurrency or np.inf for load in loads]),
         input_tokens=np.array([load.input_tokens for load in loads]),
         output_tokens=np.array([load.output_tokens for load in loads]),
         room=np.array([each.room for each in found]),
+        most_sequences=np.array([each.most_sequences for each in found]),
+        full=np.array([load.kind is LoadKind.MAX_LOAD for load in loads]),
         tpot_s=seconds([each.point.measured.tpot_ms for each in found]),
         ttft_s=seconds([each.point.measured.ttft_ms for each in found]),
+        output_tok_s=np.array([each.point.measured.output_tok_s or np.nan for each in found]),
         deployment=np.array([f"{s.engine} {s.model} {s.gpu} tp{s.tp} {s.weight_dtype}" for s in served]),
         model=np.array([each.architecture for each in found]),
         gpu=np.array([s.gpu for s in served]),

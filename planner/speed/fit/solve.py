@@ -51,8 +51,8 @@ def fit(sample: Sample, facts: SpeedFacts, fitted: Sequence[Parameter], *, start
 
 
 def log_ratio(sample: Sample, facts: SpeedFacts) -> FloatArray:
-    """Logarithm of predicted over measured TPOT."""
-    return np.asarray(np.log(sample.operating(facts).tpot_s / sample.tpot_s))
+    """Logarithm of predicted over measured time of a token."""
+    return sample.log_ratio(facts)
 
 
 def weights(sample: Sample) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.speed.facts import SpeedFacts
+from planner.speed.fit.first_token import fit_first_token
 from planner.speed.fit.parameters import Parameter
 from planner.speed.fit.sample import Sample
 from planner.speed.fit.solve import Fit, fit, folds
@@ -26,6 +27,8 @@ class Ratios:
 
     tpot: FloatArray
     ttft: FloatArray
+    throughput: FloatArray
+    """Of full loads; NaN for closed loops, as the other two are for full loads."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,19 @@ def held_out(
     sample: Sample, facts: SpeedFacts, fitted: Sequence[Parameter], whole: Fit, fold: npt.NDArray[np.int64]
 ) -> Ratios:
     """Each fold predicted by a fit on the others."""
-    tpot, ttft = np.zeros(len(sample)), np.zeros(len(sample))
+    tpot, ttft, throughput = (np.zeros(len(sample)) for _ in range(3))
     for each in np.unique(fold):
         out = fold == each
         refitted = fit(sample.at(~out), facts, fitted, start=whole.theta, evaluations=REFIT_EVALUATIONS)
-        ratios = ratios_of(sample.at(out), sample.at(out).operating(refitted.facts))
-        tpot[out], ttft[out] = ratios.tpot, ratios.ttft
-    return Ratios(tpot, ttft)
+        ratios = ratios_of(sample.at(out), sample.at(out).operating(fit_first_token(sample.at(~out), refitted.facts)))
+        tpot[out], ttft[out], throughput[out] = ratios.tpot, ratios.ttft, ratios.throughput
+    return Ratios(tpot, ttft, throughput)
 
 
 def ratios_of(sample: Sample, predicted: Operating) -> Ratios:
     """Measured over predicted."""
-    return Ratios(sample.tpot_s / predicted.tpot_s, sample.ttft_s / predicted.ttft_s)
+    throughput = np.where(sample.full, sample.output_tok_s / predicted.output_tok_s, np.nan)
+    return Ratios(sample.tpot_s / predicted.tpot_s, sample.ttft_s / predicted.ttft_s, throughput)
 
 
 def by_deployment(sample: Sample, seed: int) -> npt.NDArray[np.int64]:
