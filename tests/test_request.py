@@ -36,6 +36,7 @@ def test_every_key_is_documented_in_the_readme():
         "solver",
         "engine",
         "offers",
+        "speed",
     }
     assert {key for key in keys if f"`{key}`" not in section} - {"quota", "model", "targets", "traffic"} == set()
 

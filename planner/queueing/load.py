@@ -149,6 +149,7 @@ def scaled(coefficients: StepCoefficients, factor: FloatArray | float) -> StepCo
     times = (
         "dense_read_s", "expert_read_s", "kv_read_s_per_token", "sliding_read_s_per_token", "compute_s_per_token",
         "fixed_s", "sequence_s", "allreduce_s_per_token", "prefill_s_per_token", "prefill_s_per_token2", "ttft_floor_s",
+        "ttft_client_s",
     )  # fmt: skip
     return replace(coefficients, **{name: np.asarray(getattr(coefficients, name)) * factor for name in times})
 
@@ -206,11 +207,15 @@ def work_s(c: StepCoefficients, m: Moments) -> FloatArray:
 
 
 def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Residence:
-    """Time in the replica: the prompt's own work, the decode step of each of its chunks, one step for the last one."""
+    """Time in the replica: the prompt's own work, the decode step of each of its chunks, and the steps until it is taken.
+
+    An engine looks for new requests every few steps (``ttft_wait_steps``, `planner.speed.ttft`); one at least runs when
+    a request arrives.
+    """
     step = token_s * room
     size = np.ones_like(step)
     return Residence(
-        s0=step,
+        s0=step * np.maximum(1.0, c.ttft_wait_steps),
         s1=c.prefill_s_per_token + step / c.chunk_tokens,
         s2=c.prefill_s_per_token2 * size,
         token_s=token_s,
@@ -233,7 +238,9 @@ def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile
     scales = demand.dispersion.scales_s
     batch = batch_mean(thinned_idc(demand.dispersion.at(scales)[:, None], replicas[None, :]))
     wait = longest_wait(load.rate_per_s, batch, scales, demand.prompts, load.stay, percentile)
-    return ttft_quantile_s(wait, demand.prompts, load.stay, candidates.coefficients.ttft_floor_s, percentile)
+    c = candidates.coefficients
+    front_end_s = c.ttft_floor_s + c.ttft_client_s * load.live_requests
+    return ttft_quantile_s(wait, demand.prompts, load.stay, front_end_s, percentile)
 
 
 class PoolCheck(StrEnum):

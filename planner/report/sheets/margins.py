@@ -68,8 +68,7 @@ def _bands(plan: FleetPlan, top: int) -> Table:
         Column("Middle, ms", 14, tuple(facts.finite(b.value) for _, _, b in rows), Kind.RESULT, MS),
         Column("Slow edge, ms", 18, tuple(facts.finite(b.high) for _, _, b in rows), Kind.RESULT, MS),
         Column("Used, ms", 12, tuple(facts.finite(b.used) for _, _, b in rows), Kind.RESULT, MS),
-        Column("Edge used", 10, tuple(b.edge for _, _, b in rows), Kind.RESULT),
-        Column("Speed from", 18, tuple(p.speed.provider for p, _, _ in rows), Kind.RESULT),
+        Column("Edge used", 8, tuple(b.edge for _, _, b in rows), Kind.RESULT),
         Column(
             "In band (1/0)",
             12,
@@ -77,6 +76,6 @@ def _bands(plan: FleetPlan, top: int) -> Table:
             Kind.FORMULA,
         ),
         Column("Limit, ms", 14, targets, Kind.LINK, MS),
-        Column("80 % band from", 52, tuple(b.source for _, _, b in rows), Kind.RESULT),
+        Column("80 % band from", 38, tuple(f"{p.speed.provider}: {b.source}" for p, _, b in rows), Kind.RESULT),
     )
     return Table("tblBands", "Margins", top, columns, len(rows), "Predicted times: 80 % bands")
