@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import speed_fit, speed_import, speed_plot, speed_predict
+from planner.cli import speed_fit, speed_fit_measured, speed_import, speed_plot, speed_predict
 from planner.cli.speed_cases import SpeedCaseOptions, speed_cases
 from planner.errors import Problems
 
-MODULES = (speed_import, speed_predict, speed_plot, speed_fit)
+MODULES = (speed_import, speed_predict, speed_plot, speed_fit, speed_fit_measured)
 HELP = """Predict, measure and plot decode rate, TTFT and throughput of a replica.
 
 With --cases, answer a table of points: one row comes out for each row that goes in."""

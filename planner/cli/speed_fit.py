@@ -58,10 +58,10 @@ def speed_fit(
     """Refit the roofline's coefficients and bands from measured points, and print errors of points held out."""
     catalog = load_catalog()
     base = load_speed_facts(catalog.root)
-    date = _date(as_of) if as_of else base.as_of
+    date = date_of(as_of) if as_of else base.as_of
     marked = _text(tables_into) if tables_into is not None else ""
     deployments = Deployments(Reader(Lookup(catalog)), load_sources(catalog.root))
-    collected = _all(points or [catalog.root / file for file in POINTS_FILES], deployments)
+    collected = all_points(points or [catalog.root / file for file in POINTS_FILES], deployments)
     sample = fittable(sample_of(collected.points), base)
     console = Console(stderr=True, quiet=not sys.stderr.isatty())
     with console.status("refit") as status:
@@ -69,16 +69,16 @@ def speed_fit(
     typer.echo(accuracy_text(found, sample, collected.left_out))
     if tables_into is not None:
         tables = accuracy_markdown(found, sample, collected.left_out)
-        _write(tables_into, with_accuracy(marked, tables, str(tables_into)))
+        write_text(tables_into, with_accuracy(marked, tables, str(tables_into)))
     if output is not None:
-        _write(output, as_toml(found.facts))
+        write_text(output, as_toml(found.facts))
     outdated = differences(found.facts, base)
     if check and outdated:
         typer.echo(f"the catalogue differs from the refit: {', '.join(outdated)}", err=True)
         raise typer.Exit(STALE_CODE)
 
 
-def _all(paths: Sequence[Path], deployments: Deployments) -> Collected:
+def all_points(paths: Sequence[Path], deployments: Deployments) -> Collected:
     """Points of every table, and what was left out of them.
 
     Raises
@@ -119,7 +119,14 @@ def _collected(path: Path, deployments: Deployments) -> Collected:
     return collect(reader.fieldnames or (), rows, deployments)
 
 
-def _date(text: str) -> dt.date:
+def date_of(text: str) -> dt.date:
+    """A date as it was typed.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
     try:
         return dt.date.fromisoformat(text)
     except ValueError as error:
@@ -133,6 +140,7 @@ def _text(path: Path) -> str:
         raise InputError(Problem(str(path), f"cannot be read: {error}")) from error
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, or not at all."""
     with replacing(path) as file:
         file.write(text)

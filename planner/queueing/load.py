@@ -207,7 +207,7 @@ def work_s(c: StepCoefficients, m: Moments) -> FloatArray:
 
 
 def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Residence:
-    """Time in the replica: the prompt's own work, the decode step of each of its chunks, and the steps until it is taken.
+    """Time in the replica: the prompt's own work, the decode step of each of its chunks, the steps until it is taken.
 
     An engine looks for new requests every few steps (``ttft_wait_steps``, `planner.speed.ttft`); one at least runs when
     a request arrives.

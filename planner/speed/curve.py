@@ -12,6 +12,9 @@ points at different loads move each group to its own place, and the corrected mo
 factor is positive, so a step never gets faster with more sequences or longer contexts.
 
 Prompts that share the steps are part of f: the fit takes their interference out of the measured TPOT.
+
+Points that contradict each other, or the shape of the model, leave residuals larger than N says: the scatter around the
+corrected model is then taken as large as they are (R. Birge, Phys. Rev. 40, 207, 1932), which widens the bands.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.speed.operating import closed_loop
 from planner.speed.prior import SpeedPrior
@@ -35,7 +39,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "sequence": ("sequence_s", "allreduce_s_per_token", "compute_s_per_token"),
     "cache": ("kv_read_s_per_token", "sliding_read_s_per_token"),
     "prefill": ("prefill_s_per_token", "prefill_s_per_token2"),
-    "floor": ("ttft_floor_s", "ttft_client_s"),
+    "floor": ("ttft_floor_s", "ttft_client_s", "ttft_wait_steps"),
 }  # fmt: skip
 """Coefficients that share a factor; ``decode`` multiplies all of a decode step and the next four refine it."""
 STEPS = 8
@@ -73,10 +77,11 @@ class Loads:
 
 @dataclass(frozen=True)
 class Correction:
-    """θ by group, and its covariance."""
+    """θ by group, its covariance, and the scatter of measured TPOT and TTFT around the corrected model."""
 
     log_factors: FloatArray
     covariance: FloatArray
+    scatter: FloatArray
 
 
 def corrected(c: StepCoefficients, log_factors: FloatArray) -> StepCoefficients:
@@ -95,16 +100,16 @@ def fit_correction(c: StepCoefficients, loads: Loads, measured_s: FloatArray, pr
     c
         The model's coefficients.
     loads
-        Where it was measured; every load once, or its repeats count as independent evidence.
+        Where it was measured; repeats of a load share the weight of one point, as they are no independent evidence.
     measured_s
         Shape (points, 2): TPOT and TTFT, seconds; NaN where not measured.
     prior
         Spreads Λ and N.
     """
     spread = np.array([getattr(prior, name).value for name in GROUPS])
-    noise = np.broadcast_to([prior.tpot_noise.value, prior.ttft_noise.value], measured_s.shape)
+    noise = np.array([prior.tpot_noise.value, prior.ttft_noise.value])
     known = np.isfinite(measured_s)
-    weight = 1.0 / noise[known] ** 2
+    weight = 1.0 / (_repeats(loads, known) * noise**2)[known]
     theta = np.zeros(len(GROUPS))
     covariance = np.diag(spread**2)
     for _ in range(STEPS):
@@ -113,7 +118,18 @@ def fit_correction(c: StepCoefficients, loads: Loads, measured_s: FloatArray, pr
         residual = np.log(measured_s[known]) - at[known] + jacobian @ theta
         covariance = np.linalg.inv((jacobian.T * weight) @ jacobian + np.diag(spread**-2.0))
         theta = np.clip(covariance @ ((jacobian.T * weight) @ residual), -LARGEST, LARGEST)
-    return Correction(theta, covariance)
+    left = np.where(known, np.log(measured_s) - log_times(c, theta, loads), 0.0)
+    misfit = np.sqrt((left**2).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    return Correction(theta, covariance, np.maximum(noise, misfit))
+
+
+def _repeats(loads: Loads, known: npt.NDArray[np.bool_]) -> FloatArray:
+    """How often each time was measured at its load, shape (points, 2)."""
+    columns = np.broadcast_arrays(loads.clients, loads.input_tokens, loads.output_tokens, loads.cached_share)
+    _, place = np.unique(np.stack(columns, axis=-1), axis=0, return_inverse=True)
+    counts = np.zeros((len(known), 2))
+    np.add.at(counts, place.reshape(-1), known)
+    return np.asarray(counts[place.reshape(-1)])
 
 
 def bands_at(
@@ -126,9 +142,8 @@ def bands_at(
     """
     _, slope = linearised(c, correction.log_factors, loads)
     variance = np.einsum("nfi,ij,nfj->nf", slope, correction.covariance, slope)
-    scatter = np.array([prior.tpot_noise.value, prior.ttft_noise.value])
     edges = np.array([prior.tpot_edge.value, prior.ttft_edge.value])
-    widths = np.minimum(edges * np.sqrt(variance + scatter**2), LARGEST)
+    widths = np.minimum(edges * np.sqrt(variance + correction.scatter**2), LARGEST)
     return tuple((_band(tpot), _band(ttft)) for tpot, ttft in widths.tolist())
 
 
@@ -136,16 +151,21 @@ def _band(width: float) -> Band:
     return Band(float(np.exp(-width)), float(np.exp(width)))
 
 
+def log_times(c: StepCoefficients, theta: npt.ArrayLike, loads: Loads) -> FloatArray:
+    """f(θ): logarithms of TPOT and TTFT, shape (points, 2)."""
+    theta = np.broadcast_to(np.asarray(theta, dtype=np.float64), len(GROUPS))
+    return _log_times(corrected(c, theta), loads)
+
+
 def linearised(c: StepCoefficients, theta: FloatArray, loads: Loads) -> tuple[FloatArray, FloatArray]:
     """f(θ), shape (points, 2), and ∂f/∂θ, shape (points, 2, groups)."""
     probes = np.vstack([theta, theta + PROBE * np.eye(len(theta))])
-    found = closed_loop(
-        corrected(c, probes[:, np.newaxis, :]),
-        loads.clients,
-        loads.input_tokens,
-        loads.output_tokens,
-        room=loads.room,
-        cached_share=loads.cached_share,
-    )
-    logs = np.log(np.stack(np.broadcast_arrays(found.tpot_s, found.ttft_s), axis=-1))
+    logs = _log_times(corrected(c, probes[:, np.newaxis, :]), loads)
     return logs[0], np.moveaxis((logs[1:] - logs[0]) / PROBE, 0, -1)
+
+
+def _log_times(c: StepCoefficients, loads: Loads) -> FloatArray:
+    found = closed_loop(
+        c, loads.clients, loads.input_tokens, loads.output_tokens, room=loads.room, cached_share=loads.cached_share
+    )
+    return np.asarray(np.log(np.stack(np.broadcast_arrays(found.tpot_s, found.ttft_s), axis=-1)))

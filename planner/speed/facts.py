@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from planner.errors import InputError, Problem
+from planner.speed.fact_files import Fact, Strict, read_facts
 from planner.speed.types import Band
 
 SPEED_FILE = Path("speed") / "roofline.toml"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Fact(_Strict):
-    """One coefficient: its value, how many measurements stand behind it, and where they come from."""
-
-    value: float = Field(gt=0)
-    points: int = Field(ge=0)
-    """Measurements behind the value; 0 for a prior."""
-    source: str = Field(min_length=1)
-
-
-class ComputeEfficiency(_Strict):
+class ComputeEfficiency(Strict):
     """Share of a unit's dense peak that matrices reach, by the format multiplied."""
 
     bf16: Fact
@@ -38,7 +23,7 @@ class ComputeEfficiency(_Strict):
     fp4: Fact
 
 
-class GpuFit(_Strict):
+class GpuFit(Strict):
     """What was fitted for a family of GPUs."""
 
     gpus: tuple[str, ...] = Field(min_length=1)
@@ -51,7 +36,7 @@ class GpuFit(_Strict):
     source: str = Field(min_length=1)
 
 
-class FirstTokenFacts(_Strict):
+class FirstTokenFacts(Strict):
     """What an engine adds to a first token beyond the prompt's own steps (`planner.speed.ttft`)."""
 
     floor_ms: float = Field(ge=0)
@@ -65,7 +50,7 @@ class FirstTokenFacts(_Strict):
     source: str = Field(min_length=1)
 
 
-class EraFacts(_Strict):
+class EraFacts(Strict):
     """Overheads of an engine's releases before a version."""
 
     engine: str
@@ -91,7 +76,7 @@ class EraFacts(_Strict):
         return self
 
 
-class BandFact(_Strict):
+class BandFact(Strict):
     """Multipliers of a prediction that hold 80 % of measurements."""
 
     low: float = Field(gt=0, le=1)
@@ -105,7 +90,7 @@ class BandFact(_Strict):
         return Band(self.low, self.high)
 
 
-class Bands(_Strict):
+class Bands(Strict):
     """Bands by what is known of a deployment's kind."""
 
     known: BandFact
@@ -116,7 +101,7 @@ class Bands(_Strict):
     """No measurement of the GPU."""
 
 
-class SpeedFacts(_Strict):
+class SpeedFacts(Strict):
     """Everything that the roofline takes from measurements."""
 
     as_of: dt.date
@@ -178,35 +163,5 @@ def version_of(text: str) -> Version | None:
 
 
 def load_speed_facts(root: Path) -> SpeedFacts:
-    """Read ``<root>/speed/roofline.toml``.
-
-    Parameters
-    ----------
-    root
-        Folder of the catalogues.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not TOML, or a key is unknown, missing or out of range; lists every problem.
-    """
-    path = root / SPEED_FILE
-    try:
-        return SpeedFacts.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise InputError(
-            Problem(str(path), "no such file", "Give a catalogue folder with speed/roofline.toml")
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem(str(path), f"cannot be read: {error}")) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(Problem(str(path), f"is not valid TOML: {error}")) from None
-    except ValidationError as error:
-        raise InputError([_problem(path, item) for item in error.errors()]) from None
-
-
-def _problem(path: Path, item: Any) -> Problem:
-    """One pydantic error in the user's words."""
-    name = ".".join(str(part) for part in item["loc"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return Problem(str(path), f"{message[0].lower()}{message[1:]}", "Correct the value", field=name)
+    """The facts of a folder of catalogues; see `read_facts`."""
+    return read_facts(root, SPEED_FILE, SpeedFacts)

@@ -26,8 +26,14 @@ GROWN_SHARE = 0.5
 RESERVED_SHARE = 1.0
 """The same for an engine that admits a request only where its whole output fits: TensorRT-LLM, whose default scheduler
 policy is ``GUARANTEED_NO_EVICT`` (https://nvidia.github.io/TensorRT-LLM/features/paged-attention-ifb-scheduler.html)."""
+RESERVING_ENGINE = "trtllm"
 HALVINGS = 60
 """Of the interval in which the concurrency of an open loop lies: below the rounding of a float."""
+
+
+def held_share_of(engine: str) -> float:
+    """Share of its output that a running request holds under an engine, served or driven offline."""
+    return RESERVED_SHARE if engine.startswith(RESERVING_ENGINE) else GROWN_SHARE
 
 
 def full_batch(

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from planner.speed.curve import GROUPS, Loads, bands_at, corrected, fit_correction, linearised
-from planner.speed.operating import closed_loop
+from planner.speed.curve import GROUPS, Loads, bands_at, fit_correction, linearised, log_times
 from planner.speed.prior import SpeedPrior
 from planner.speed.types import FloatArray, StepCoefficients
 
@@ -113,15 +112,8 @@ def _predicted(given: Deployments, wanted: Deployments, prior: SpeedPrior) -> tu
     measured = np.log(wanted.measured_s)
     bands = bands_at(c, correction, wanted.loads, prior)
     widths = np.log([[tpot.high, ttft.high] for tpot, ttft in bands])
-    after = measured - _log_times(corrected(c, correction.log_factors), wanted.loads)
-    return measured - _log_times(c, wanted.loads), after, widths
-
-
-def _log_times(c: StepCoefficients, loads: Loads) -> FloatArray:
-    found = closed_loop(
-        c, loads.clients, loads.input_tokens, loads.output_tokens, room=loads.room, cached_share=loads.cached_share
-    )
-    return np.log(np.stack([found.tpot_s, found.ttft_s], axis=-1))
+    after = measured - log_times(c, correction.log_factors, wanted.loads)
+    return measured - log_times(c, 0.0, wanted.loads), after, widths
 
 
 def edges_of(found: Sequence[HeldOut], prior: SpeedPrior) -> Mapping[str, float]:

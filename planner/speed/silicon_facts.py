@@ -6,24 +6,17 @@ Read from ``catalogs/speed/aiconfigurator.toml``; every figure with its source.
 from __future__ import annotations
 
 import datetime as dt
-import tomllib
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from planner.errors import InputError, Problem
-from planner.speed.facts import Fact
+from planner.speed.fact_files import Fact, Strict, read_facts
 from planner.speed.types import Band
 
 SILICON_FILE = Path("speed") / "aiconfigurator.toml"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class SiliconBand(_Strict):
+class SiliconBand(Strict):
     """Multipliers of a prediction that hold 80 % of measurements, and how large the errors were."""
 
     low: float = Field(gt=0, le=1)
@@ -41,14 +34,14 @@ class SiliconBand(_Strict):
         return Band(self.low, self.high)
 
 
-class SiliconBands(_Strict):
+class SiliconBands(Strict):
     """Bands of one GPU."""
 
     tpot: SiliconBand
     ttft: SiliconBand
 
 
-class SiliconFacts(_Strict):
+class SiliconFacts(Strict):
     """GPUs that the databases cover, and the bands of what comes of them."""
 
     as_of: dt.date
@@ -73,28 +66,5 @@ class SiliconFacts(_Strict):
 
 
 def load_silicon_facts(root: Path) -> SiliconFacts:
-    """Read ``<root>/speed/aiconfigurator.toml``.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not TOML, or a key is unknown, missing or out of range; lists every problem.
-    """
-    path = root / SILICON_FILE
-    try:
-        return SiliconFacts.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        fix = f"Give a catalogue folder with {SILICON_FILE.as_posix()}"
-        raise InputError(Problem(str(path), "no such file", fix)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem(str(path), f"cannot be read: {error}")) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(Problem(str(path), f"is not valid TOML: {error}")) from None
-    except ValidationError as error:
-        raise InputError([_problem(path, item) for item in error.errors()]) from None
-
-
-def _problem(path: Path, item: Any) -> Problem:
-    name = ".".join(str(part) for part in item["loc"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return Problem(str(path), f"{message[0].lower()}{message[1:]}", "Correct the value", field=name)
+    """The facts of a folder of catalogues; see `read_facts`."""
+    return read_facts(root, SILICON_FILE, SiliconFacts)

@@ -14,7 +14,7 @@ from planner.speed.prior import SpeedPrior
 from planner.speed.step import decode_step_s
 from planner.speed.types import FloatArray, StepCoefficients
 
-NOT_TIMES = {"expert_hit_share", "window_tokens", "chunk_tokens", "ttft_wait_steps", "ttft_together_share"}
+NOT_TIMES = {"expert_hit_share", "window_tokens", "chunk_tokens", "ttft_together_share"}
 SPREAD = dict.fromkeys(GROUPS, 0.5)
 
 

@@ -164,7 +164,8 @@ def _beyond(deployed: Deployed, point: Point, settled: Settled, row: int) -> tup
     """Whether the load lies beyond what the deployment's measurements reach."""
     reach = deployed.model.reach
     context = point.load.input_tokens + point.load.output_tokens / 2
-    beyond = reach is not None and not reach.covers(float(settled.concurrency[row]), context)
+    running = min(float(settled.concurrency[row]), max(1.0, deployed.room(point.load)))
+    beyond = reach is not None and not reach.covers(running, context)
     return ("beyond what was measured: at least the model's band",) if beyond else ()
 
 

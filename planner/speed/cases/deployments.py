@@ -15,7 +15,7 @@ from planner.speed.cases.loads import MOST_REQUESTS
 from planner.speed.cases.names import KNOWN_ENGINES, STAND_IN
 from planner.speed.cases.rows import TRTLLM, Reader
 from planner.speed.chain import SpeedSources, speed_of
-from planner.speed.max_load import GROWN_SHARE, RESERVED_SHARE
+from planner.speed.max_load import held_share_of
 from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
 from planner.speed.points import Load, Point, Served
 from planner.speed.types import SpeedModel
@@ -67,7 +67,7 @@ class Deployed:
     @property
     def held_share(self) -> float:
         """Share of its output that a running request holds; TensorRT-LLM reserves all of it."""
-        return RESERVED_SHARE if self.engine.startswith(TRTLLM) else GROWN_SHARE
+        return held_share_of(self.engine)
 
 
 @dataclass

@@ -63,6 +63,18 @@ def fit_first_token(sample: Sample, facts: SpeedFacts) -> SpeedFacts:
     return facts.model_copy(update={"engine": engine})
 
 
+def without_first_token(facts: SpeedFacts) -> SpeedFacts:
+    """Facts whose first tokens are at their priors; the share of prompts that arrive together stays."""
+
+    def at_prior(era: EraFacts) -> EraFacts:
+        if era.first_token is None:
+            return era
+        values = {p.place[-1]: p.prior for p in _parameters(era)}
+        return era.model_copy(update={"first_token": era.first_token.model_copy(update=values)})
+
+    return facts.model_copy(update={"engine": tuple(at_prior(era) for era in facts.engine)})
+
+
 def eras_of(sample: Sample, facts: SpeedFacts) -> npt.NDArray[np.int64]:
     """Position in ``facts.engine`` of each point's era."""
     found = [facts.era(kind.engine, kind.version) for kind in sample.kinds]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.speed.facts import EraFacts, Fact, GpuFit, SpeedFacts
+from planner.speed.fact_files import Fact
+from planner.speed.facts import EraFacts, GpuFit, SpeedFacts
 from planner.speed.types import FloatArray
 
 BEND = 12
