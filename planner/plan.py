@@ -93,7 +93,7 @@ class PoolLoad(Frozen):
     """The load of one replica at the planning rate (Little's law at the decode rate of that very concurrency)."""
 
     planning_rate_per_s: float
-    """Arrivals of the whole pool at the planning rate."""
+    """Arrivals that the whole pool accepts at the planning rate."""
     rate_per_replica_per_s: float
     dispersion: float
     """Index of dispersion of one replica's arrivals at the scale of a request's life."""

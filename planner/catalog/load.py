@@ -186,7 +186,7 @@ class Catalog:
             "models/*.csv",
             "models/*.json",
             "models/quant/*.json",
-            "speed/*",
+            "speed/*.toml",
         )
         found = {path for kind in kinds for path in self.root.glob(kind) if path.is_file()}
         return tuple(sorted(found))

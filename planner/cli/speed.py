@@ -32,9 +32,9 @@ def speed_command(
         Path | None,
         typer.Option(metavar="FILE", help="Answer a table: silicon points, measured throughput or load points."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where it writes.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="CSV file that --cases writes its answers to.")] = None,
     calibrate_with: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measured points (any of these tables) that correct the models.")
+        Path | None, typer.Option(metavar="FILE", help="Measured points, a table of the same kinds, that correct the predictions.")
     ] = None,
     score: Annotated[bool, typer.Option("--score", help="Print the errors against the measured columns.")] = False,
     score_by: Annotated[

@@ -6,10 +6,10 @@ the minimum of
 
     (y − f(θ))ᵀ N⁻¹ (y − f(θ)) + θᵀ Λ⁻¹ θ
 
-by Gauss-Newton steps, and its covariance is Σ = (Jᵀ N⁻¹ J + Λ⁻¹)⁻¹ with J = ∂f/∂θ (A. Tarantola, "Inverse Problem
-Theory", SIAM 2005, eq. 3.51 and 3.53). One point moves the whole model, mostly by the groups that dominate there; many
-points at different loads move each group to its own place, and the corrected model is then the measured curve. Every
-factor is positive, so a step never gets faster with more sequences or longer contexts.
+within bounds (trust region of `scipy.optimize`), and Σ = (Jᵀ N⁻¹ J + Λ⁻¹)⁻¹ with J = ∂f/∂θ is its covariance
+(A. Tarantola, "Inverse Problem Theory", SIAM 2005, eq. 3.51 and 3.53). One point moves the whole model, mostly by the
+groups that dominate there; many points at different loads move each group to its own place, and the corrected model is
+then the measured curve. Every factor is positive, so a step never gets faster with more sequences or longer contexts.
 
 Prompts that share the steps are part of f: the fit takes their interference out of the measured TPOT.
 
@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import least_squares
 
 from planner.speed.operating import closed_loop
 from planner.speed.prior import SpeedPrior
@@ -42,7 +43,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "floor": ("ttft_floor_s", "ttft_client_s", "ttft_wait_steps"),
 }  # fmt: skip
 """Coefficients that share a factor; ``decode`` multiplies all of a decode step and the next four refine it."""
-STEPS = 8
+EVALUATIONS = 60
+TOLERANCE = 1e-6
 PROBE = 0.02
 """Step of the numerical derivative, in θ."""
 LARGEST = 3.0
@@ -109,15 +111,22 @@ def fit_correction(c: StepCoefficients, loads: Loads, measured_s: FloatArray, pr
     spread = np.array([getattr(prior, name).value for name in GROUPS])
     noise = np.array([prior.tpot_noise.value, prior.ttft_noise.value])
     known = np.isfinite(measured_s)
-    weight = 1.0 / (_repeats(loads, known) * noise**2)[known]
-    theta = np.zeros(len(GROUPS))
-    covariance = np.diag(spread**2)
-    for _ in range(STEPS):
-        at, slope = linearised(c, theta, loads)
-        jacobian = slope[known]
-        residual = np.log(measured_s[known]) - at[known] + jacobian @ theta
-        covariance = np.linalg.inv((jacobian.T * weight) @ jacobian + np.diag(spread**-2.0))
-        theta = np.clip(covariance @ ((jacobian.T * weight) @ residual), -LARGEST, LARGEST)
+    weight = 1.0 / np.sqrt(_repeats(loads, known) * noise**2)[known]
+    logs = np.log(measured_s[known])
+
+    def residuals(theta: FloatArray) -> FloatArray:
+        return np.concatenate([(log_times(c, theta, loads)[known] - logs) * weight, theta / spread])
+
+    def jacobian(theta: FloatArray) -> FloatArray:
+        return np.vstack([linearised(c, theta, loads)[1][known] * weight[:, np.newaxis], np.diag(1.0 / spread)])
+
+    start = np.zeros(len(GROUPS))
+    bounds = (-LARGEST, LARGEST)
+    found = least_squares(
+        residuals, start, jacobian, bounds, x_scale=spread, ftol=TOLERANCE, xtol=TOLERANCE, max_nfev=EVALUATIONS
+    )
+    theta, slope = np.asarray(found.x), jacobian(found.x)
+    covariance = np.asarray(np.linalg.inv(slope.T @ slope))
     left = np.where(known, np.log(measured_s) - log_times(c, theta, loads), 0.0)
     misfit = np.sqrt((left**2).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
     return Correction(theta, covariance, np.maximum(noise, misfit))

@@ -129,7 +129,8 @@ def _pool(s: _Spec) -> Pool:
             logged_tokens=s.pool_tokens, max_concurrency=s.pool_tokens / s.max_model_len,
         ),
         load=PoolLoad(
-            planning_rate_per_s=s.rate, rate_per_replica_per_s=s.rate / s.needed, dispersion=1.7,
+            planning_rate_per_s=s.rate * (1 - s.refused), rate_per_replica_per_s=s.rate * (1 - s.refused) / s.needed,
+            dispersion=1.7,
             mean_live_requests=s.quantile / 3000, quantile_live_requests=s.quantile / 2400,
             mean_live_tokens=s.quantile * 0.7, quantile_live_tokens=s.quantile,
             mean_formula_tokens=s.quantile * 0.6, overflow_probability=0.01, expected_overflow=0.0071,

@@ -61,15 +61,15 @@ def answer_all(cases: Sequence[Case], deployments: Deployments) -> list[Answer]:
 
     What the cases measured is not looked at. A deployment is modelled once, and rows are settled together.
     """
-    ready, reasons = _modelled([case for case in cases if case.point is not None], deployments)
+    ready, reasons = _modelled(cases, deployments)
     open_cases = [case for case in cases if case.point is not None and case.point.served in ready]
-    answered = dict(zip(map(id, open_cases), _settled(open_cases, ready), strict=True))
+    settled = iter(_settled(open_cases, ready))
     found = []
     for case in cases:
-        if id(case) in answered:
-            found.append(answered[id(case)])
-        elif case.point is None:
+        if case.point is None:
             found.append(Answer(case.id, reason=case.reason))
+        elif case.point.served in ready:
+            found.append(next(settled))
         else:
             found.append(Answer(case.id, reason=reasons[case.point.served]))
     return found
@@ -108,7 +108,7 @@ def _settled(cases: Sequence[Case], ready: Mapping[Served, Deployed]) -> list[An
     settled = settle_all(asked)
     bands = _bands(points, ready, asked, settled)
     return [
-        _answer(case, ready[point.served], settled, bands[i], i)
+        _answer(case, point, ready[point.served], settled, bands[i], i)
         for i, (case, point) in enumerate(zip(cases, points, strict=True))
     ]
 
@@ -135,16 +135,15 @@ def _bands(
     return found
 
 
-def _answer(case: Case, deployed: Deployed, settled: Settled, bands: tuple[Band, Band], row: int) -> Answer:
-    point = case.point
-    assert point is not None
+def _answer(
+    case: Case, point: Point, deployed: Deployed, settled: Settled, bands: tuple[Band, Band], row: int
+) -> Answer:
+    """The answer to the case of a row, whose point this is."""
     if settled.output_tok_s[row] == 0 or deployed.room(point.load) < LEAST_ROOM:
         return Answer(case.id, notes=case.notes, reason=NO_ROOM)
     replicas = point.served.replicas
-    source, notes = (
-        deployed.model.source,
-        (*case.notes, *deployed.notes, *_beyond(deployed, point, settled, row), *_waiting(deployed, point)),
-    )
+    source = deployed.model.source
+    notes = (*case.notes, *deployed.notes, *_beyond(deployed, point, settled, row), *_waiting(deployed, point))
     ttft_s = np.nan if point.served.decode_only else settled.ttft_s[row]
     return Answer(
         id=case.id,

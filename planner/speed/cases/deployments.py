@@ -13,17 +13,18 @@ from planner.memory.size import size
 from planner.memory.types import Deployment, Sizing
 from planner.speed.cases.loads import MOST_REQUESTS
 from planner.speed.cases.names import KNOWN_ENGINES, STAND_IN
-from planner.speed.cases.rows import TRTLLM, Reader
+from planner.speed.cases.rows import TRTLLM, TRTLLM_BENCH, Reader
 from planner.speed.chain import SpeedSources, speed_of
 from planner.speed.max_load import held_share_of
 from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
 from planner.speed.points import Load, Point, Served
 from planner.speed.types import SpeedModel
 
-TRTLLM_MOST_SEQUENCES = 4096
-"""Cap of ``max_batch_size``, per data-parallel rank, that ``trtllm-bench`` raises it to as far as the cache goes
+TRTLLM_MOST_SEQUENCES = {TRTLLM: 2048, TRTLLM_BENCH: 4096}
+"""``max_batch_size`` of a data-parallel rank. ``trtllm-serve`` starts with the default of ``BuildConfig``;
+``trtllm-bench`` raises it as far as the cache goes, up to this for one pipeline stage
 (https://github.com/NVIDIA/TensorRT-LLM/blob/04cba882084a25665e7f80f5bda71b35b9790b6f/tensorrt_llm/bench/build/
-tuning.py). ``trtllm-serve`` alone starts with 2,048."""
+tuning.py)."""
 
 MOST_UTILIZATION = 0.97
 """Share of the memory that is tried where the default leaves no room: what runs was started with more."""
@@ -90,8 +91,7 @@ class Deployments:
         measured = self._measured.get((served.model, served.gpu), NOTHING_MEASURED)
         model = speed_of(shape, gpu, sizing, replace(self.sources, measured=measured))
         workers = max(pool.workers, served.attention_dp)
-        known = not served.engine.startswith(TRTLLM)
-        most = (pool.max_num_seqs if known else TRTLLM_MOST_SEQUENCES) * workers
+        most = TRTLLM_MOST_SEQUENCES.get(served.engine, pool.max_num_seqs) * workers
         notes: tuple[str, ...] = ()
         if pool.deployment.gpu_memory_utilization is not None:
             notes = (f"memory utilisation of {MOST_UTILIZATION} assumed: the default leaves no room",)

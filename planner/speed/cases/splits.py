@@ -70,13 +70,17 @@ def split_of(layout: Layout, cells: Cells, stored: Stored, gpu: Gpu, engine: str
     Raises
     ------
     InputError
-        If none is given, or they cannot be: a degree that does not divide the attention heads.
+        If none is given, or they cannot be: attention_dp that does not divide tp, or ranks that do not divide the
+        attention heads.
     """
     if layout is Layout.SILICON:
         disaggregated = cells.text("mode").casefold().startswith("disagg")
         split = _decode_workers(cells) if disaggregated else _silicon(cells)
     else:
         split = _stated(cells, stored, gpu, engine)
+    if split.tp % split.attention_dp:
+        message = f"{split.attention_dp} does not divide tp {split.tp}, which counts all GPUs of a replica"
+        raise InputError(Problem("row", message, field="attention_dp"))
     heads, ranks = stored.shape.attention_heads, split.tp // split.attention_dp
     if ranks > 1 and heads % ranks:
         message = f"{heads} attention heads of {stored.shape.id} cannot be split into {ranks}"
@@ -122,8 +126,9 @@ def _stated(cells: Cells, stored: Stored, gpu: Gpu, engine: str) -> Split:
     tp, gpus = _degree(cells, "tp"), _degree(cells, "gpus")
     replicas = _degree(cells, "replicas") or 1
     if tp is not None:
-        shared = gpus // (tp * pp) if gpus is not None and gpus % (tp * pp) == 0 else 1
-        return Split(tp, pp, ep, dp, max(replicas, shared, 1))
+        shared, rest = divmod(gpus or tp * pp, tp * pp)
+        note = (f"{gpus} GPUs are no multiple of tp {tp} x pp {pp}: gpus is not looked at",) if rest else ()
+        return Split(tp, pp, ep, dp, replicas if rest else max(replicas, shared), notes=note)
     if gpus is None:
         raise InputError(Problem("row", "is empty, and so is gpus", field="tp"))
     attention = _DEP.search(cells.text("notes"))

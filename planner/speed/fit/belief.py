@@ -84,18 +84,24 @@ def unseen_deployments(sample: Sample, base: SpeedFacts, step: Callable[[str], N
     return _closed_loops(sample, StepCoefficients(**columns))
 
 
-def refit_belief(data: Deployments, as_of: dt.date, step: Callable[[str], None] = lambda _: None) -> Belief:
+def refit_belief(
+    data: Deployments,
+    as_of: dt.date,
+    step: Callable[[str], None] = lambda _: None,
+    given: Sequence[int] = GIVEN,
+    seeds: Sequence[int] = SEEDS,
+) -> Belief:
     """Spreads from all deployments; errors from halves of them that do not know of each other. Deterministic."""
     half = folds(data.deployment, 2, 1)
-    found: dict[int, list[HeldOut]] = {given: [] for given in GIVEN}
+    found: dict[int, list[HeldOut]] = {count: [] for count in given}
     for each in (0, 1):
         step(f"spreads of half {each + 1}")
-        prior = _prior(data.at(np.flatnonzero(half == each)), as_of)
+        prior = _prior(data.at(np.flatnonzero(half == each)), as_of, given)
         others = data.at(np.flatnonzero(half != each))
-        for given in GIVEN:
-            found[given] += [held_out(others, prior, given, seed) for seed in SEEDS]
+        for count, parts in found.items():
+            parts += [held_out(others, prior, count, seed) for seed in seeds]
     step("spreads")
-    return Belief(_prior(data, as_of), len(data.rows()), tuple(_joined(each) for each in found.values()))
+    return Belief(_prior(data, as_of, given), len(data.rows()), tuple(_joined(each) for each in found.values()))
 
 
 def as_toml(found: Belief) -> str:
@@ -143,11 +149,11 @@ def _name(served: Served) -> str:
     return " ".join((*parts, served.weight_dtype, served.kv_dtype))
 
 
-def _prior(data: Deployments, as_of: dt.date) -> SpeedPrior:
+def _prior(data: Deployments, as_of: dt.date, given: Sequence[int]) -> SpeedPrior:
     """Spreads by likelihood, then the edges that hold 80 % of points that were left out."""
     first = {**fit_spreads(data), "tpot_edge": NORMAL_EDGE, "ttft_edge": NORMAL_EDGE}
     begun = _stated(first, len(data.deployment), as_of)
-    edges = edges_of([held_out(data, begun, given, SEEDS[0]) for given in GIVEN], begun)
+    edges = edges_of([held_out(data, begun, count, SEEDS[0]) for count in given], begun)
     return _stated({**first, **edges}, len(data.deployment), as_of)
 
 

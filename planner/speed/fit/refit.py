@@ -22,7 +22,7 @@ from planner.speed.types import FloatArray
 
 SEEDS = (0, 1, 2)
 FEWEST_POINTS = 20
-"""Of a GPU or an era that is fitted."""
+"""Of a GPU or an era that is fitted, and of an architecture that counts as measured."""
 BUMP = 1.1
 MOVED = 0.005
 """Logarithm of a prediction beyond which it moved: half a per cent, for a coefficient that moved by a tenth."""
@@ -124,6 +124,7 @@ def _stated(facts: SpeedFacts, sample: Sample, counts: Mapping[str, int], as_of:
             return fact
         return fact.model_copy(update={"points": counts[name], "source": source})
 
+    names, counted = np.unique(sample.model, return_counts=True)
     tables = {
         table: getattr(facts, table).model_copy(
             update={
@@ -140,7 +141,7 @@ def _stated(facts: SpeedFacts, sample: Sample, counts: Mapping[str, int], as_of:
             **tables,
             "gpu": {name: _counted(fit, np.isin(sample.gpu, fit.gpus)) for name, fit in facts.gpu.items()},
             "engine": tuple(_counted(era, _of_era(sample, facts, era_name(era))) for era in facts.engine),
-            "architectures": tuple(sorted(set(sample.model.tolist()))),
+            "architectures": tuple(names[counted >= FEWEST_POINTS].tolist()),
         }
     )
 

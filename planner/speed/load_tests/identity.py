@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from planner.catalog.lookup.lookup import Lookup
 from planner.catalog.lookup.names import Named
@@ -13,6 +13,7 @@ from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError, Problems
 from planner.memory.starts.case_texts import kv_format, weight_format
 from planner.memory.types import KvDtype, WeightDtype
+from planner.speed.cases.names import engine_name
 from planner.speed.load_tests.types import Run
 from planner.speed.points import Served
 
@@ -33,7 +34,6 @@ _WORDS = {
     "weights": "the weight format",
     "kv": "the KV-cache format",
 }
-_ENGINES = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "trt": "trtllm", "tensorrt_llm": "trtllm"}
 _DEGREES = ("tp", "pp", "ep", "attention_dp", "replicas")
 
 
@@ -86,12 +86,14 @@ class Identities:
     def served(self, run: Run) -> Served | None:
         """The deployment of a run, or ``None`` with the problem noted."""
         before = len(self.problems.found) + len(self._missing)
+        run = self._with_all_ranks(run)
         model = self._model(run)
         gpu = self._text(run, "gpu", self._gpu)
-        engine = self._text(run, "engine", _engine)
+        engine = self._text(run, "engine", engine_name)
         version = self._text(run, "version", str)
         degrees = {name: self._degree(run, name) for name in _DEGREES}
         self._data_parallel(run)
+        self._divides(run, degrees)
         weights, kv = self._weights(run, model), self._kv(run)
         wanted = {"model": model, "gpu": gpu, "engine": engine, "tp": degrees["tp"], "weights": weights, "kv": kv}
         for name, value in wanted.items():
@@ -186,10 +188,22 @@ class Identities:
             )
             self.problems.add(run.place, f"was served with data_parallel_size {degree}", fix)
 
+    def _with_all_ranks(self, run: Run) -> Run:
+        """``tp`` counts all GPUs of a replica; vLLM states those of one of its data-parallel ranks."""
+        tp, ranks = run.stated.get("tp", ""), run.stated.get("data_parallel", "")
+        if self.given.attention_dp is None or not (tp.isdecimal() and ranks.isdecimal()):
+            return run
+        return replace(run, stated={**run.stated, "tp": str(int(tp) * int(ranks))})
+
+    def _divides(self, run: Run, degrees: dict[str, int | None]) -> None:
+        tp, attention_dp = degrees["tp"], degrees["attention_dp"]
+        if tp and attention_dp and attention_dp > 0 and tp % attention_dp:
+            fix = "--tp counts all GPUs of a replica, of which --attention-dp hold different requests"
+            self.problems.add(run.place, f"attention-dp {attention_dp} does not divide tp {tp}", fix, field="tp")
+
     def _expert_parallel(self, run: Run, degrees: dict[str, int | None]) -> int:
         switched = run.stated.get("expert_parallel", "").lower() in ("true", "1")
-        ranks = (degrees["tp"] or 1) * (degrees["attention_dp"] or 1)
-        return degrees["ep"] or (ranks if switched else 1)
+        return degrees["ep"] or ((degrees["tp"] or 1) if switched else 1)
 
     def _weights(self, run: Run, model: Named[ModelShape] | None) -> WeightDtype | None:
         """The user's word, the file's, or that of a checkpoint that is stored quantised."""
@@ -224,10 +238,6 @@ class Identities:
         option = f"--{name.replace('_', '-')}"
         fix = f"Leave {option} out to take the file's, or import this file on its own"
         self.problems.add(run.place, f"says {stated:.40}, {option} {typed:.40}", fix, field=name)
-
-
-def _engine(name: str) -> str:
-    return _ENGINES.get(name.lower(), name.lower())
 
 
 GIVEN_FIELDS = tuple(field.name for field in fields(Given))
