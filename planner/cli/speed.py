@@ -32,9 +32,12 @@ def speed_command(
         Path | None,
         typer.Option(metavar="FILE", help="Answer a table: silicon points, measured throughput or load points."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="CSV file that --cases writes its answers to.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="CSV file that --cases writes its answers to.")
+    ] = None,
     calibrate_with: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measured points, a table of the same kinds, that correct the predictions.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Measured points, a table of the same kinds, that correct the predictions."),
     ] = None,
     score: Annotated[bool, typer.Option("--score", help="Print the errors against the measured columns.")] = False,
     score_by: Annotated[

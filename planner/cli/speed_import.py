@@ -41,10 +41,10 @@ class ImportOptions:
     gpu: Annotated[str, _option("GPU it ran on, such as H100-SXM.", metavar="ID")] = ""
     engine: Annotated[str, _option("vllm, sglang, trtllm.", metavar="NAME")] = ""
     version: Annotated[str, _option("Version of the engine.", metavar="VERSION")] = ""
-    tp: Annotated[int | None, _option("Tensor-parallel degree.")] = None
+    tp: Annotated[int | None, _option("Tensor-parallel degree: all GPUs of a replica (of a pipeline stage).")] = None
     pp: Annotated[int | None, _option("Pipeline-parallel degree.")] = None
     ep: Annotated[int | None, _option("Expert-parallel degree.")] = None
-    attention_dp: Annotated[int | None, _option("Data-parallel degree of attention.")] = None
+    attention_dp: Annotated[int | None, _option("Data-parallel degree of attention; divides --tp.")] = None
     replicas: Annotated[int | None, _option("Equal replicas behind the endpoint.")] = None
     weights: Annotated[WeightDtype | None, _option(f"Weight format: {', '.join(WeightDtype)}.", metavar="TYPE")] = None
     kv: Annotated[KvDtype | None, _option(f"KV-cache format: {', '.join(KvDtype)}.", metavar="TYPE")] = None

@@ -40,14 +40,14 @@ def _option(help_text: str, *names: str, metavar: str | None = "N") -> typer.mod
 class PredictOptions:
     """What was typed."""
 
-    model: Annotated[str, typer.Argument(help="Model: catalogue id, or a name that tables use.")]
+    model: Annotated[str, typer.Argument(help="Model: catalogue id, or a name that benchmarks use.")]
     gpu: Annotated[str, _option("GPU, such as H100-SXM.", metavar="ID")]
     input_tokens: Annotated[float, _option("Mean prompt length, tokens.", "--input")]
     output_tokens: Annotated[float, _option("Mean answer length, tokens.", "--output")]
-    tp: Annotated[int, _option("Tensor-parallel degree: GPUs of a replica.")] = 1
+    tp: Annotated[int, _option("Tensor-parallel degree: all GPUs of a replica (of a pipeline stage).")] = 1
     pp: Annotated[int, _option("Pipeline-parallel degree.")] = 1
     ep: Annotated[int, _option("Expert-parallel degree.")] = 1
-    attention_dp: Annotated[int, _option("Data-parallel degree of attention.")] = 1
+    attention_dp: Annotated[int, _option("Data-parallel degree of attention; divides --tp.")] = 1
     weights: Annotated[
         WeightDtype | None, _option(f"Weight format: {', '.join(WeightDtype)}. Default as stored.", metavar="TYPE")
     ] = None
@@ -56,8 +56,12 @@ class PredictOptions:
     version: Annotated[str, _option("Engine version. Default the newest in the catalogue.", metavar="VERSION")] = ""
     batch: Annotated[list[float] | None, _option("Requests in a replica at once; repeat it for a table.")] = None
     rate: Annotated[float | None, _option("Arrivals per second at a replica.", metavar="X")] = None
-    max_load: Annotated[bool, _option("As full as its cache and caps allow.", "--max-load", metavar=None)] = False
-    cached_share: Annotated[float, _option("Share of prompt tokens found in the cache, 0 to 1.", metavar="X")] = 0.0
+    max_load: Annotated[
+        bool, _option("As many requests at once as the cache and the engine allow.", "--max-load", metavar=None)
+    ] = False
+    cached_share: Annotated[
+        float, _option("Share of prompt tokens found in the prefix cache, 0 to 1.", metavar="X")
+    ] = 0.0
     acceptance: Annotated[float, _option("Tokens that a step yields per sequence (speculation).", metavar="X")] = 1.0
     calibrate_with: Annotated[
         Path | None, _option("Measured points that correct the model, such as an imported load test.", metavar="FILE")

@@ -34,8 +34,12 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         """As text, in the order of `HEADINGS`."""
         tpot, ttft, full = (_errors(found) for found in (self.tpot, self.ttft, self.throughput))
-        in_band = (f"{share:.0%}" if self.tpot.points else "" for share in (self.tpot_in_band, self.ttft_in_band))
-        return (self.name, *tpot, next(in_band), *ttft[1:], next(in_band), *full)
+        return (self.name, *tpot, _share(self.tpot_in_band), *ttft[1:], _share(self.ttft_in_band), *full)
+
+
+def _share(value: float) -> str:
+    """A share as percent; empty where there is none."""
+    return "" if np.isnan(value) else f"{value:.0%}"
 
 
 def _errors(found: Score) -> tuple[str, str, str]:

@@ -12,6 +12,8 @@ from planner import units
 from planner.memory.types import Sizing
 from planner.plan import Measure, Pool
 from planner.queueing.footprint import holding_of, pool_token_equivalents
+from planner.speed.chain import bands_of
+from planner.speed.curve import Loads
 from planner.speed.operating import closed_loop
 from planner.speed.points import LoadKind, Point, Served
 from planner.speed.types import Band, FloatArray, SpeedModel
@@ -206,8 +208,9 @@ def speed_curve(
     clients = np.array(sorted({*concurrency, *knee}))
     running = np.minimum(clients, room.requests)
     at = closed_loop(model.coefficients, running, input_tokens, output_tokens)
-    tpot_s = [at.tpot_s * edge for edge in _edges(model.tpot_band)]
-    service_s = [at.ttft_s * edge for edge in _edges(model.ttft_band)]
+    bands = bands_of(model, Loads(running, np.asarray(input_tokens), np.asarray(output_tokens)))
+    tpot_s = [at.tpot_s * edge for edge in _edges([tpot for tpot, _ in bands])]
+    service_s = [at.ttft_s * edge for edge in _edges([ttft for _, ttft in bands])]
     life_s = [ttft + (output_tokens - 1) * tpot for ttft, tpot in zip(service_s, tpot_s, strict=True)]
     ttft_s = [s + (clients - running) / running * life for s, life in zip(service_s, life_s, strict=True)]
     full = room.requests < clients[-1]
@@ -227,8 +230,10 @@ def speed_curve(
     )
 
 
-def _edges(band: Band) -> tuple[float, float, float]:
-    return band.low, 1.0, band.high
+def _edges(bands: Sequence[Band]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Low, middle and high multipliers at each concurrency."""
+    low, high = (np.array([getattr(band, edge) for band in bands]) for edge in ("low", "high"))
+    return low, np.ones_like(low), high
 
 
 def _series(edges: Sequence[FloatArray]) -> Series:

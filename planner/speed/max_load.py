@@ -14,11 +14,14 @@ Pure and vectorised: coefficients are scalars or one entry per point (`planner.s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from planner.speed.operating import Operating
 from planner.speed.step import Number, decode_step_s, prefill_s, prefill_work_s
+from planner.speed.ttft import running_ttft_s
 from planner.speed.types import FloatArray, StepCoefficients
 
 GROWN_SHARE = 0.5
@@ -147,10 +150,11 @@ def open_loop(
 ) -> Operating:
     """Requests arrive at a rate λ: the mean concurrency n at which as many end as arrive.
 
-        n = λ (floor + prefill + (O − 1) TPOT(n + 1)),     TPOT(n) = step(n, n (P + O/2)) / (1 − λ w)
+        n = λ (TTFT(n + 1) + (O − 1) TPOT(n + 1)),     TPOT(n) = step(n, n (P + O/2)) / (1 − λ w)
 
     (J. Little, Oper. Res. 9(3), 1961); a request runs beside the n others that Poisson arrivals meet (R. Wolff, Oper.
-    Res. 30(2), 1982). Found by bisection. Waiting for a free place is not in it: that is `planner.queueing`'s.
+    Res. 30(2), 1982). TTFT is `running_ttft_s` of prompts that arrive one by one. Found by bisection. Waiting for a
+    free place is not in it: that is `planner.queueing`'s.
 
     Parameters
     ----------
@@ -169,14 +173,17 @@ def open_loop(
     full = max_load(c, pool_tokens, max_num_seqs, p, o, held_share=held_share)
     most = full.concurrency
     left = 1.0 - rate * prefill_work_s(c, p)
-    first_s = c.ttft_floor_s + prefill_s(c, p)
+    one_by_one = replace(c, ttft_together_share=np.zeros(()))
 
     def tpot_s(n: FloatArray) -> FloatArray:
         met = n + 1.0
         return np.asarray(decode_step_s(c, met, met * (p + o / 2)) / np.where(left > 0, left, np.nan))
 
+    def first_s(n: FloatArray) -> FloatArray:
+        return running_ttft_s(one_by_one, n + 1.0, p, tpot_s(n))
+
     def arrived(n: FloatArray) -> FloatArray:
-        return np.asarray(rate * (first_s + (o - 1) * tpot_s(n)))
+        return np.asarray(rate * (first_s(n) + (o - 1) * tpot_s(n)))
 
     settles = (left > 0) & (rate * o < full.output_tok_s) & (arrived(most) <= most)
     low, high = np.zeros_like(most + rate), most + 0.0 * rate
@@ -186,7 +193,7 @@ def open_loop(
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     return Operating(
         tpot_s=np.where(settles, tpot_s(high), full.tpot_s),
-        ttft_s=np.where(settles, first_s, np.inf),
+        ttft_s=np.where(settles, first_s(high), np.inf),
         concurrency=np.where(settles, high, np.where(full.output_tok_s > 0, np.inf, 0.0)),
         output_tok_s=np.where(settles, rate * o, full.output_tok_s),
         total_tok_s=np.where(settles, rate * (p + o), full.total_tok_s),

@@ -12,6 +12,7 @@ from planner.memory.types import KvDtype, WeightDtype
 from planner.plan import FleetPlan, read_plan
 from planner.report import speed_curve as module
 from planner.report.speed_curve import Room, Series, SpeedCurve, concurrency_grid, planned_point, room_of, speed_curve
+from planner.speed.curve import Loads
 from planner.speed.points import Figures, Load, LoadKind, Point, Served
 from planner.speed.types import Band, Provider, SpeedModel
 
@@ -151,3 +152,14 @@ def test_planned_points_of_the_example_obey_little() -> None:
         planned = planned_point(pool)
         decoding = pool.load.rate_per_replica_per_s * pool.mean_output_tokens * planned.tpot_ms / 1000
         assert planned.concurrency >= 0.95 * decoding
+
+
+def test_a_measured_band_is_drawn_as_wide_as_it_is_at_each_load(model: SpeedModel) -> None:
+    """Bands that depend on the load: from four clients on TPOT may be three times as long, before them twice."""
+
+    def bands_at(loads: Loads) -> tuple[tuple[Band, Band], ...]:
+        return tuple((Band(1.0, 3.0 if n >= 4 else 2.0), Band(1.0, 1.0)) for n in loads.clients)
+
+    curve = curve_of(replace(model, bands_at=bands_at))
+    assert curve.tpot_ms == Series((10.0,) * 3, (10.0,) * 3, pytest.approx((20.0, 20.0, 30.0)))  # type: ignore[arg-type]
+    assert curve.ttft_ms.high == curve.ttft_ms.low

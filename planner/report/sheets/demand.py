@@ -50,7 +50,10 @@ def _table(plan: FleetPlan) -> Table:
         Column(
             "Planning rate as solved", 11, tuple(p.load.planning_rate_per_s for p in pools), Kind.RESULT, RATE
         ),
-        Column("Rate as solved (1/0)", 9, same("Planning rate accepted, requests/s", "Planning rate as solved"), Kind.FORMULA),
+        Column(
+            "Rate as solved (1/0)", 9, same("Planning rate accepted, requests/s", "Planning rate as solved"),
+            Kind.FORMULA,
+        ),
         Column(
             "Requests offered", 14,
             Formula("=[Stated rate, requests/s]*[Growth]*<1>*<2>", (inputs.HOURS, inputs.SECONDS_PER_HOUR)),

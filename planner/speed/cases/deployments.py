@@ -21,7 +21,8 @@ from planner.speed.points import Load, Point, Served
 from planner.speed.types import SpeedModel
 
 TRTLLM_MOST_SEQUENCES = {TRTLLM: 2048, TRTLLM_BENCH: 4096}
-"""``max_batch_size`` of a data-parallel rank. ``trtllm-serve`` starts with the default of ``BuildConfig``;
+"""``max_batch_size`` of a data-parallel rank. ``trtllm-serve`` starts with the default of ``BuildConfig``
+(https://github.com/NVIDIA/TensorRT-LLM/blob/008b2b8d23af95e4e19fa6f354f9c5f6349b2bfc/tensorrt_llm/builder.py);
 ``trtllm-bench`` raises it as far as the cache goes, up to this for one pipeline stage
 (https://github.com/NVIDIA/TensorRT-LLM/blob/04cba882084a25665e7f80f5bda71b35b9790b6f/tensorrt_llm/bench/build/
 tuning.py)."""

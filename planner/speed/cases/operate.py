@@ -11,7 +11,6 @@ import numpy.typing as npt
 from planner.speed.max_load import full_batch, max_load, open_loop
 from planner.speed.operating import Operating, closed_loop, static_batch_s
 from planner.speed.points import Load, LoadKind
-from planner.speed.step import prefill_s
 from planner.speed.types import FloatArray, StepCoefficients
 
 LENGTHS = ("input_tokens", "output_tokens", "cached_share", "acceptance")
@@ -111,16 +110,15 @@ def _full(asked: Asked) -> Settled:
 
 def _open(asked: Asked) -> Settled:
     """Arrivals at a rate; where they are too many, the replica is full and its queue grows."""
-    prompts, outputs, cached, _ = (_values(asked, name) for name in LENGTHS)
+    prompts, outputs, _, _ = (_values(asked, name) for name in LENGTHS)
     pool, rate = _pool_tokens(asked, prompts, outputs), _values(asked, "rate_per_s")
     c, share = _per_token(asked), asked.held_share
     found = open_loop(c, rate, prompts, outputs, pool, asked.most, held_share=share)
     overloaded = ~np.isfinite(found.concurrency)
     places = full_batch(pool, asked.most, prompts, outputs, held_share=share)
-    first_s = asked.coefficients.ttft_floor_s + prefill_s(asked.coefficients, prompts, cached)
     return replace(
         _settled(found, outputs),
-        ttft_s=np.where(np.isfinite(found.ttft_s), first_s, np.nan),
+        ttft_s=np.where(np.isfinite(found.ttft_s), found.ttft_s, np.nan),
         concurrency=np.where(overloaded, places, found.concurrency),
         overloaded=overloaded.astype(np.float64),
     )

@@ -155,3 +155,13 @@ def test_scores_are_medians_and_shares(reader: Reader, point: Any) -> None:
     assert found["all", "all", OUTPUT].rows == 1
     assert found["all", "all", OUTPUT].covered is None
     assert list(found)[:3] == [("all", "all", TPOT), ("all", "all", TTFT), ("all", "all", OUTPUT)]
+
+
+@pytest.mark.parametrize(("engine", "most"), [("trtllm", 2 * 2048), ("trtllm-bench", 2 * 4096)])
+def test_what_serves_has_half_the_cap_of_what_benches(
+    reader: Reader, deployments: Deployments, point: Any, engine: str, most: float
+) -> None:
+    """Two data-parallel ranks, each with the default of ``trtllm-serve`` or the most of ``trtllm-bench``."""
+    case = reader.read(Layout.POINTS, point(engine=engine, version="1.0.0", tp="2", attention_dp="2"))
+    assert case.point is not None
+    assert deployments.of(case.point.served).most_sequences == most

@@ -218,3 +218,16 @@ def test_measured_figures_are_of_a_replica(reader: Reader, throughput: Any) -> N
 def test_means_stand_in_for_medians_of_load_points(point: Any) -> None:
     row = point(tpot_mean_ms="21", ttft_p50_ms="90", ttft_mean_ms="99")
     assert measured_of(Layout.POINTS, row) == Figures(tpot_ms=21, ttft_ms=90)
+
+
+def test_attention_ranks_have_to_divide_the_gpus(reader: Reader, point: Any) -> None:
+    case = reader.read(Layout.POINTS, point(tp="2", attention_dp="8"))
+    assert case.point is None
+    assert case.reason == "attention_dp: 8 does not divide tp 2, which counts all GPUs of a replica"
+
+
+def test_gpus_that_are_no_multiple_of_a_replica_are_told(reader: Reader, throughput: Any) -> None:
+    case = reader.read(Layout.THROUGHPUT, throughput(gpus="3", tp="2"))
+    assert case.point is not None
+    assert case.point.served.replicas == 1
+    assert "3 GPUs are no multiple of tp 2 x pp 1: gpus is not looked at" in case.notes

@@ -126,3 +126,18 @@ def test_options_have_ranges() -> None:
         "--cached-share",
         "--acceptance",
     ]
+
+
+def test_ranks_of_vllm_count_all_gpus_of_the_replica(lookup: Lookup, given: Given) -> None:
+    """Two GPUs for each of four ranks are a replica of eight, over which experts are divided."""
+    told = replace(given, tp=None, attention_dp=4)
+    found, problems = served(lookup, told, run(tp="2", data_parallel="4", expert_parallel="True"))
+    assert problems == []
+    assert found is not None
+    assert (found.tp, found.attention_dp, found.ep) == (8, 4, 8)
+
+
+def test_ranks_have_to_divide_the_gpus(lookup: Lookup, given: Given) -> None:
+    found, problems = served(lookup, replace(given, tp=2, attention_dp=4), run())
+    assert found is None
+    assert "attention-dp 4 does not divide tp 2" in problems[0]
