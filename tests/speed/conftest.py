@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,6 @@ from planner.memory.types import Deployment, KvDtype, Sizing, Term, WeightDtype
 from planner.memory.weights import weight_bytes
 from planner.origin import Origin
 from planner.speed.facts import ComputeEfficiency, SpeedFacts, load_speed_facts
-
-DATA = Path(__file__).parents[1] / "data" / "speed"
 
 _NOTHING = Term("none", 0.0, Origin.GIVEN, "test")
 
@@ -115,8 +112,3 @@ def ideal(facts: SpeedFacts) -> SpeedFacts:
             "engine": tuple(era.model_copy(update=no_overheads) for era in facts.engine),
         }
     )
-
-
-@pytest.fixture(scope="session")
-def data_folder() -> Path:
-    return DATA

@@ -190,7 +190,7 @@ def test_architecture_without_measurements_takes_its_band(model: Model, facts: S
 
 
 @pytest.mark.parametrize("model_id", [LLAMA_8B, "google/gemma-3-27b-it"])
-@pytest.mark.parametrize("gpu", ["MI300X", "H20", "L4", "H100-PCIe", "A100-80GB-SXM"])
+@pytest.mark.parametrize("gpu", ["MI300X", "H20", "L40S", "H100-PCIe", "T4"])
 def test_gpu_without_fit_says_so_and_takes_the_wide_band(
     model: Model, catalog: Catalog, facts: SpeedFacts, gpu: str, model_id: str
 ) -> None:
@@ -203,8 +203,16 @@ def test_gpu_without_fit_says_so_and_takes_the_wide_band(
         assert float(result.coefficients.dense_read_s) == pytest.approx(STREAMED_BYTES / reached)
 
 
+@pytest.mark.parametrize("gpu", ["A100-80GB-SXM", "L4", "RTX4090", "GB200"])
+def test_gpu_with_few_or_old_points_says_so_and_keeps_the_wide_band(model: Model, facts: SpeedFacts, gpu: str) -> None:
+    result = model(LLAMA_8B, gpu)
+    assert "fitted on" in result.source
+    assert "(wide band)" in result.source
+    assert (result.tpot_band, result.ttft_band) == (facts.tpot_bands.new_gpu.band, facts.ttft_bands.new_gpu.band)
+
+
 def test_engine_without_overheads_is_refused(model: Model) -> None:
-    with pytest.raises(InputError, match=r"lmdeploy: its overheads are not known.*sglang, trtllm, vllm"):
+    with pytest.raises(InputError, match=r"lmdeploy: its overheads are not known.*sglang, trtllm, trtllm-bench, vllm"):
         model(LLAMA_8B, "H100-SXM", engine="lmdeploy")
 
 

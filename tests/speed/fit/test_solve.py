@@ -86,7 +86,7 @@ def test_bound_holds(facts: SpeedFacts, sample_under: MakeSample, free: Free) ->
     """The points want 1.2 of the peak: what a fit may not say."""
     wild = sample_under(changed(facts, {BANDWIDTH_H100: 1.2}))
     fitted = tuple(replace(p, most=0.95) if p.place == BANDWIDTH_H100 else p for p in free((BANDWIDTH_H100, 0.85)))
-    assert values(fit(wild, facts, fitted), fitted)[BANDWIDTH_H100] == 0.95
+    assert values(fit(wild, facts, fitted), fitted)[BANDWIDTH_H100] == pytest.approx(0.95, rel=1e-3)
 
 
 def test_outlier_pulls_with_a_bounded_force(sample: Sample, facts: SpeedFacts, free: Free) -> None:
