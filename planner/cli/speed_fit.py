@@ -87,7 +87,7 @@ def all_points(paths: Sequence[Path], deployments: Deployments) -> Collected:
         Listing every file that cannot be read or is no table that is known; or if there are too few points.
     """
     problems = Problems()
-    found = [problems.attempt(partial(_collected, path, deployments)) for path in paths]
+    found = [problems.attempt(partial(_collected, path, deployments), str(path)) for path in paths]
     problems.raise_if_any()
     tables = [table for table in found if table is not None]
     points = tuple(point for table in tables for point in table.points)
