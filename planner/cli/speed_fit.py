@@ -87,7 +87,7 @@ def all_points(paths: Sequence[Path], deployments: Deployments) -> Collected:
         Listing every file that cannot be read or is no table that is known; or if there are too few points.
     """
     problems = Problems()
-    found = [problems.attempt(partial(_collected, path, deployments), str(path)) for path in paths]
+    found = [problems.attempt(partial(_collected, path, deployments)) for path in paths]
     problems.raise_if_any()
     tables = [table for table in found if table is not None]
     points = tuple(point for table in tables for point in table.points)
@@ -116,7 +116,11 @@ def _collected(path: Path, deployments: Deployments) -> Collected:
             rows = [lowered(row) for row in reader]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise InputError(Problem(str(path), f"cannot be read: {error}", "Give a CSV of measured points")) from error
-    return collect(reader.fieldnames or (), rows, deployments)
+    problems = Problems()
+    found = problems.attempt(lambda: collect(reader.fieldnames or (), rows, deployments), str(path))
+    problems.raise_if_any()
+    assert found is not None
+    return found
 
 
 def date_of(text: str) -> dt.date:
