@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -28,7 +29,7 @@ from planner.speed.chain import load_sources
 from planner.speed.facts import load_speed_facts
 from planner.speed.fit.collect import Collected, collect
 from planner.speed.fit.refit import as_toml, differences, fittable, refit
-from planner.speed.fit.sample import sample_of
+from planner.speed.fit.sample import Sample, sample_of
 
 POINTS_FILES = tuple(Path("speed") / "points" / f"{name}.csv.gz" for name in ("silicon_points", "measured_throughput"))
 STALE_CODE = 1
@@ -62,7 +63,7 @@ def speed_fit(
     marked = _text(tables_into) if tables_into is not None else ""
     deployments = Deployments(Reader(Lookup(catalog)), load_sources(catalog.root))
     collected = all_points(points or [catalog.root / file for file in POINTS_FILES], deployments)
-    sample = fittable(sample_of(collected.points), base)
+    sample = enough(fittable(sample_of(collected.points), base))
     console = Console(stderr=True, quiet=not sys.stderr.isatty())
     with console.status("refit") as status:
         found = refit(sample, base, date, status.update)
@@ -76,6 +77,24 @@ def speed_fit(
     if check and outdated:
         typer.echo(f"the catalogue differs from the refit: {', '.join(outdated)}", err=True)
         raise typer.Exit(STALE_CODE)
+
+
+def enough(sample: Sample) -> Sample:
+    """The sample, if TPOT and TTFT were both measured often enough for a fit and its bands.
+
+    Raises
+    ------
+    InputError
+        If one of them was not; names it and how often it was.
+    """
+    problems = Problems()
+    for name, figures in (("TPOT", sample.tpot_s), ("TTFT", sample.ttft_s)):
+        count = int(np.isfinite(figures).sum())
+        if count < FEWEST_POINTS:
+            message = f"{count} points of fitted GPUs and engines hold a {name}"
+            problems.add("--points", message, f"A fit needs {FEWEST_POINTS}")
+    problems.raise_if_any()
+    return sample
 
 
 def all_points(paths: Sequence[Path], deployments: Deployments) -> Collected:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from planner.catalog.load import load_catalog
 from planner.catalog.lookup.lookup import Lookup
-from planner.cli.speed_fit import POINTS_FILES, all_points, date_of, write_text
+from planner.cli.speed_fit import POINTS_FILES, all_points, date_of, enough, write_text
 from planner.errors import InputError, Problem
 from planner.speed.cases.deployments import Deployments
 from planner.speed.cases.rows import Reader
@@ -46,7 +46,7 @@ def speed_fit_measured(
     date = date_of(as_of) if as_of else base.as_of
     deployments = Deployments(Reader(Lookup(catalog)), load_sources(catalog.root))
     paths = points or [catalog.root / file for file in POINTS_FILES]
-    sample = fittable(sample_of(all_points(paths, deployments).points), base)
+    sample = enough(fittable(sample_of(all_points(paths, deployments).points), base))
     console = Console(stderr=True, quiet=not sys.stderr.isatty())
     with console.status("refit") as status:
         data = unseen_deployments(sample, base, status.update)

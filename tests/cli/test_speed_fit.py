@@ -41,3 +41,13 @@ def test_tables_need_a_file_that_is_there(planner: Run, tmp_path: Path) -> None:
     code, _, err = planner("speed", "fit", "--tables-into", str(tmp_path / "none.md"))
     assert code == 2
     assert "none.md" in err
+
+
+def test_points_without_ttft_are_an_error(planner: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tpot.csv"
+    rows = (f"{i},vllm,0.19.0,Qwen/Qwen3-32B,h200_sxm,bf16,{1000 + i},512,2,8,8,12.5" for i in range(120))
+    file.write_text("\n".join((ROW, *rows)) + "\n", encoding="utf-8")
+    code, _, err = planner("speed", "fit", "--points", str(file))
+    assert code == 2
+    assert "0 points of fitted GPUs and engines hold a TTFT" in err
+    assert "TPOT" not in err
