@@ -15,9 +15,9 @@ from scipy.optimize import least_squares
 
 from planner import units
 from planner.speed.facts import EraFacts, FirstTokenFacts, SpeedFacts
-from planner.speed.fit.parameters import Parameter, era_name, values_of
+from planner.speed.fit.parameters import Parameter, era_name, rounded, values_of
 from planner.speed.fit.sample import Sample
-from planner.speed.fit.solve import weights
+from planner.speed.fit.solve import softened, weights
 from planner.speed.ttft import running_ttft_s
 from planner.speed.types import FloatArray, StepCoefficients
 
@@ -28,7 +28,6 @@ ROOMY = 0.9
 START_TOGETHER = 0.1
 """Of a benchmark that sends ten requests for each client, which all start at once."""
 EVALUATIONS = 100
-DIGITS = 4
 FIELDS = ("floor_ms", "client_ms", "wait_steps")
 PRIORS = {"floor_ms": (50.0, 0.7), "client_ms": (1.0, 0.8), "wait_steps": (4.0, 0.7)}
 """Value and standard deviation of the logarithm."""
@@ -54,8 +53,7 @@ def fit_first_token(sample: Sample, facts: SpeedFacts) -> SpeedFacts:
         values = np.array(list(values_of(fitted, theta).values())).reshape(-1, len(FIELDS))[place]
         predicted = running_ttft_s(_with_values(c, values), chosen.clients, chosen.input_tokens, step_s)
         ratio = np.log(predicted / chosen.ttft_s) * weight
-        soft = np.sign(ratio) * np.sqrt(2.0 * (np.sqrt(1.0 + ratio * ratio) - 1.0))
-        return np.concatenate([soft, theta])
+        return np.concatenate([softened(ratio), theta])
 
     found = least_squares(residuals, np.zeros(len(fitted)), max_nfev=EVALUATIONS)
     values, counts = values_of(fitted, found.x), np.bincount(eras, minlength=len(facts.engine)).tolist()
@@ -100,11 +98,7 @@ def _stated(era: EraFacts, values: Mapping[str, float], points: int) -> EraFacts
     if not points:
         return era
     together = era.first_token.together_share if era.first_token else START_TOGETHER
-    fitted = {field: _rounded(values[f"engine.{era_name(era)}.{field}"]) for field in FIELDS}
+    fitted = {field: rounded(values[f"engine.{era_name(era)}.{field}"]) for field in FIELDS}
     source = f"fitted on {points:,} closed-loop points that find room"
     first = FirstTokenFacts(**fitted, together_share=together, points=points, source=source)
     return era.model_copy(update={"first_token": first})
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

@@ -11,9 +11,23 @@ from planner.speed.fact_files import Fact
 from planner.speed.facts import EraFacts, GpuFit, SpeedFacts
 from planner.speed.types import FloatArray
 
+DIGITS = 4
+"""Significant digits that are kept: far below what the points can tell apart, the same on every machine."""
 BEND = 12
 HIGHEST_EFFICIENCY = 0.95
 """Of a peak: what the best kernels reach of HBM bandwidth; a fit beyond it makes up for something else."""
+
+
+OF_A_GPU = {"bandwidth_efficiency": (0.85, 0.08, HIGHEST_EFFICIENCY), "overhead_factor": (1.0, 0.15, np.inf)}
+"""Fields of `GpuFit` that are fitted: prior, spread and upper bound."""
+OF_AN_ERA = {
+    "step_ms": (0.5, 0.7),
+    "dense_layer_ms": (0.03, 0.5),
+    "moe_layer_ms": (0.07, 0.5),
+    "sequence_ms": (0.015, 0.5),
+    "prefill_factor": (1.0, 0.2),
+}
+"""Fields of `EraFacts` that are fitted: prior and spread."""
 
 
 @dataclass(frozen=True)
@@ -65,21 +79,10 @@ def parameters(gpus: Sequence[str], eras: Sequence[str]) -> tuple[Parameter, ...
     by_gpu = tuple(
         Parameter(("gpu", gpu, field), prior, spread, most)
         for gpu in gpus
-        for field, prior, spread, most in (
-            ("bandwidth_efficiency", 0.85, 0.08, HIGHEST_EFFICIENCY),
-            ("overhead_factor", 1.0, 0.15, np.inf),
-        )
+        for field, (prior, spread, most) in OF_A_GPU.items()
     )
     by_era = tuple(
-        Parameter(("engine", era, field), prior, spread)
-        for era in eras
-        for field, prior, spread in (
-            ("step_ms", 0.5, 0.7),
-            ("dense_layer_ms", 0.03, 0.5),
-            ("moe_layer_ms", 0.07, 0.5),
-            ("sequence_ms", 0.015, 0.5),
-            ("prefill_factor", 1.0, 0.2),
-        )
+        Parameter(("engine", era, field), prior, spread) for era in eras for field, (prior, spread) in OF_AN_ERA.items()
     )
     return shared + by_gpu + by_era
 
@@ -122,6 +125,11 @@ def facts_with(facts: SpeedFacts, values: Mapping[str, float]) -> SpeedFacts:
     )
 
 
+def rounded(value: float) -> float:
+    """The value to the digits that are kept."""
+    return float(f"{value:.{DIGITS}g}")
+
+
 def era_name(era: EraFacts) -> str:
     """An era in one word: ``vllm`` or ``vllm<0.8``."""
     return era.engine + (f"<{era.before_version}" if era.before_version else "")
@@ -132,10 +140,8 @@ def _fact(fact: Fact, value: float) -> Fact:
 
 
 def _gpu(name: str, fit: GpuFit, values: Mapping[str, float]) -> GpuFit:
-    fields = ("bandwidth_efficiency", "overhead_factor")
-    return fit.model_copy(update={f: values[k] for f in fields if (k := f"gpu.{name}.{f}") in values})
+    return fit.model_copy(update={f: values[k] for f in OF_A_GPU if (k := f"gpu.{name}.{f}") in values})
 
 
 def _era(era: EraFacts, values: Mapping[str, float]) -> EraFacts:
-    fields = ("step_ms", "dense_layer_ms", "moe_layer_ms", "sequence_ms", "prefill_factor")
-    return era.model_copy(update={f: values[k] for f in fields if (k := f"engine.{era_name(era)}.{f}") in values})
+    return era.model_copy(update={f: values[k] for f in OF_AN_ERA if (k := f"engine.{era_name(era)}.{f}") in values})

@@ -14,7 +14,7 @@ import tomli_w
 from planner.speed.fact_files import Fact
 from planner.speed.facts import BandFact, Bands, SpeedFacts
 from planner.speed.fit.first_token import fit_first_token, without_first_token
-from planner.speed.fit.parameters import Parameter, era_name, facts_with, parameters, values_of
+from planner.speed.fit.parameters import Parameter, era_name, facts_with, parameters, rounded, values_of
 from planner.speed.fit.sample import Sample
 from planner.speed.fit.solve import fit
 from planner.speed.fit.validate import Ratios, band_of, by_deployment, held_out, one_by_one, ratios_of
@@ -26,8 +26,6 @@ FEWEST_POINTS = 20
 BUMP = 1.1
 MOVED = 0.005
 """Logarithm of a prediction beyond which it moved: half a per cent, for a coefficient that moved by a tenth."""
-DIGITS = 4
-"""Significant digits that are kept: far below what the points can tell apart, the same on every machine."""
 HEADER = """\
 # Coefficients of the built-in roofline and the bands of its predictions.
 # Written by `planner speed fit`; `planner speed fit --check` tells whether they are still what the points say.
@@ -76,7 +74,7 @@ def refit(sample: Sample, base: SpeedFacts, as_of: dt.date, step: Callable[[str]
 
     deployments = tuple(out(f"deployment, seed {seed}", by_deployment(sample, seed)) for seed in SEEDS)
     models, gpus = out("model", one_by_one(sample.model)), out("gpu", one_by_one(sample.gpu))
-    values = {name: _rounded(value) for name, value in values_of(fitted, whole.theta).items()}
+    values = {name: rounded(value) for name, value in values_of(fitted, whole.theta).items()}
     known = fit_first_token(sample, facts_with(begun, values))
     facts = _stated(known, sample, speaking(sample, begun, fitted, whole.theta), as_of)
     facts = facts.model_copy(
@@ -169,16 +167,12 @@ def _bands(base: Bands, deployments: list[FloatArray], models: FloatArray, gpus:
 
 def _band(ratio: FloatArray, points: int, source: str) -> BandFact:
     low, high = band_of(ratio)
-    return BandFact(low=_rounded(min(low, 1.0)), high=_rounded(max(high, 1.0)), points=points, source=source)
+    return BandFact(low=rounded(min(low, 1.0)), high=rounded(max(high, 1.0)), points=points, source=source)
 
 
 def _wider(one: BandFact, other: BandFact) -> BandFact:
     widest = other if other.high / other.low > one.high / one.low else one
     return widest.model_copy(update={"low": min(one.low, other.low), "high": max(one.high, other.high)})
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
 
 
 def as_toml(facts: SpeedFacts) -> str:

@@ -42,12 +42,16 @@ def fit(sample: Sample, facts: SpeedFacts, fitted: Sequence[Parameter], *, start
 
     def residuals(theta: FloatArray) -> FloatArray:
         ratio = log_ratio(sample, facts_with(facts, values_of(fitted, theta))) * weight / SCALE
-        soft = np.sign(ratio) * np.sqrt(2.0 * (np.sqrt(1.0 + ratio * ratio) - 1.0))
-        return np.concatenate([soft, theta])
+        return np.concatenate([softened(ratio), theta])
 
     begin = np.zeros(len(fitted)) if start is None else start
     found = least_squares(residuals, begin, max_nfev=evaluations, diff_step=STEP, x_scale=1.0)
     return Fit(found.x, facts_with(facts, values_of(fitted, found.x)))
+
+
+def softened(residual: FloatArray) -> FloatArray:
+    """Residuals whose squares are ρ(r) = 2 (√(1 + r²) − 1), the soft L1 of `fit`; with the sign of r."""
+    return np.asarray(np.sign(residual) * np.sqrt(2.0 * (np.sqrt(1.0 + residual * residual) - 1.0)))
 
 
 def log_ratio(sample: Sample, facts: SpeedFacts) -> FloatArray:
