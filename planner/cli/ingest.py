@@ -81,12 +81,11 @@ def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
     found = [to_traffic(canonical, model=m, name=m, where=output, sha256="") for m in canonical.models()]
     return {
         "output": str(output),
-        **{
-            key: manifest[key]
-            for key in ("source", "files", "window_start", "window_end", "ts_resolution_ms", "counts")
-        },
-        "filters_applied": manifest["filters_applied"],
-        "warnings": [warning for warning in (heavy_loss(manifest["counts"]),) if warning],
+        **manifest.model_dump(
+            mode="json",
+            include={"source", "files", "window_start", "window_end", "ts_resolution_ms", "counts", "filters_applied"},
+        ),
+        "warnings": [warning for warning in (heavy_loss(manifest.counts),) if warning],
         "models": {traffic.model: _model_report(traffic) for traffic in found},
     }
 

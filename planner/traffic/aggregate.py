@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from planner.traffic.buckets import lower_edge_sql, upper_edge
 from planner.traffic.rules import CODES, OFFERED_SQL, Rule
+from planner.traffic.schema import BURST, LENGTHS
 
 TAIL_SIZE = 1000
 """Largest total lengths kept exactly, per model; ties with the last of them are kept too."""
@@ -28,11 +29,6 @@ BELOW_CAP_RATIO = 0.99
 CAP_COUNT = 5
 CAP_EXCESS = 3
 CAP_TOKENS = 100
-
-LENGTH_COLUMNS = (
-    "model", "traffic_class", "period", "prompt_lo", "prompt_hi", "output_lo", "output_hi", "n", "sum_prompt",
-    "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo", "max_prompt", "max_output", "max_total",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,7 @@ def lengths(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     for side in ("prompt", "output"):
         upper = upper_edge(cells[f"{side}_lo"].to_numpy())
         cells = cells.append_column(f"{side}_hi", pa.array(upper, type=pa.int64()))
-    return cells.select(list(LENGTH_COLUMNS))
+    return cells.select(LENGTHS.names).cast(LENGTHS)
 
 
 def _cells(connection: duckdb.DuckDBPyConnection, period: str, join: str) -> pa.Table:
@@ -187,7 +183,7 @@ def _cells(connection: duckdb.DuckDBPyConnection, period: str, join: str) -> pa.
     return _arrow(
         connection,
         f"""
-        SELECT staged.model AS model, 'default' AS traffic_class, '{period}' AS period,
+        SELECT staged.model AS model, 'default' AS traffic_class, '{period}' AS period, 'joint' AS coupling,
                CAST({lower_edge_sql("prompt")} AS BIGINT) AS prompt_lo,
                CAST({lower_edge_sql("output")} AS BIGINT) AS output_lo,
                count(*) AS n,
@@ -256,22 +252,7 @@ def bursts(connection: duckdb.DuckDBPyConnection, window: Window) -> pa.Table:
     parts.append(_batch_rows(connection, window))
     rows = [row for part in parts for row in part]
     rows.sort(key=lambda row: (row["model"], row["kind"] != "window", row["scale_s"], row["max_n"]))
-    return pa.Table.from_pylist(rows, schema=BURST_SCHEMA)
-
-
-BURST_SCHEMA = pa.schema(
-    [
-        pa.field("model", pa.string()),
-        pa.field("kind", pa.string()),  # window: counts per scale_s; batch: ``windows`` stamps shared by ``max_n``
-        pa.field("scale_s", pa.float64()),
-        pa.field("windows", pa.int64()),
-        pa.field("mean_n", pa.float64()),
-        pa.field("var_n", pa.float64()),
-        pa.field("idc", pa.float64()),
-        pa.field("max_n", pa.int64()),
-        pa.field("resolution_ok", pa.bool_()),
-    ]
-)
+    return pa.Table.from_pylist(rows, schema=BURST)
 
 
 def _burst_rows(connection: duckdb.DuckDBPyConnection, window: Window, scale_s: int) -> list[dict[str, Any]]:

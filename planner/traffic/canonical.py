@@ -11,45 +11,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.disk import usable
+from planner.traffic.schema import OPTIONAL_TABLES, SCHEMA_VERSION, TABLES, Manifest
 
-SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
-TABLES = ("lengths", "tail", "rates", "burst")
-NEEDED = {
-    "lengths": ("model", "period", "n", "sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo",
-                "max_prompt", "max_output", "max_total"),
-    "tail": ("model", "prompt", "output", "n"),
-    "rates": ("model", "minute_utc", "n"),
-    "burst": ("model", "kind", "scale_s", "mean_n", "var_n", "idc", "max_n", "resolution_ok"),
-}  # fmt: skip
-
-MANIFEST_KEYS = {
-    "source": str, "files": list, "window_start_us": int, "window_end_us": int, "filters_applied": list,
-    "counts": dict, "caps": dict,
-}  # fmt: skip
-"""Entries that the planner reads, and their types."""
+AGAIN = "Run planner ingest again"
+DERIVED = ("window_start", "window_end")
+"""Entries of the manifest that follow from others: written for people, not read."""
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """The manifest and the four tables, in memory."""
+    """The manifest and the tables of `planner.traffic.schema`, in memory."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     lengths: pa.Table
     tail: pa.Table
     rates: pa.Table
     burst: pa.Table
+    prefix: pa.Table | None = None
 
     def models(self) -> tuple[str, ...]:
         """Models that the distribution holds."""
-        return tuple(sorted(set(self.lengths["model"].to_pylist())))
+        return tuple(sorted(self.manifest.models))
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables that it has, by name."""
+        found = {name: getattr(self, name) for name in (*TABLES, *OPTIONAL_TABLES)}
+        return {name: table for name, table in found.items() if table is not None}
+
+
+def table_files(folder: Path) -> list[Path]:
+    """The manifest and the tables that the folder has: what its digest is taken over."""
+    optional = [folder / f"{name}.parquet" for name in OPTIONAL_TABLES]
+    return [
+        folder / MANIFEST,
+        *(folder / f"{name}.parquet" for name in TABLES),
+        *(path for path in optional if path.is_file()),
+    ]
 
 
 def is_canonical(folder: Path) -> bool:
@@ -59,7 +64,9 @@ def is_canonical(folder: Path) -> bool:
 
 def is_canonical_file(path: Path) -> bool:
     """Whether the path is one of the files of a canonical folder."""
-    return path.name in (MANIFEST, *(f"{name}.parquet" for name in TABLES)) and is_canonical(path.parent)
+    return path.name in (MANIFEST, *(f"{name}.parquet" for name in (*TABLES, *OPTIONAL_TABLES))) and is_canonical(
+        path.parent
+    )
 
 
 def write(canonical: Canonical, folder: Path) -> None:
@@ -73,9 +80,10 @@ def write(canonical: Canonical, folder: Path) -> None:
     check_place(folder)
     folder = Path(os.path.realpath(folder))  # a link to the folder stays a link
     with usable(folder, "written"), _beside(folder) as scratch:
-        for name in TABLES:
-            pq.write_table(getattr(canonical, name), scratch / f"{name}.parquet", compression="zstd")
-        text = json.dumps(canonical.manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        for name, table in canonical.tables().items():
+            pq.write_table(table, scratch / f"{name}.parquet", compression="zstd")
+        manifest = canonical.manifest.model_dump(mode="json")
+        text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (scratch / MANIFEST).write_text(text + "\n", encoding="utf-8")
         _swap(scratch, folder)
 
@@ -136,45 +144,51 @@ def read(folder: Path) -> Canonical:
     manifest = _read_manifest(folder / MANIFEST)
     problems = Problems()
     tables: dict[str, pa.Table] = {}
-    for name in TABLES:
+    for name, schema in (TABLES | OPTIONAL_TABLES).items():
         path = folder / f"{name}.parquet"
-        try:
-            tables[name] = pq.read_table(path)
-        except FileNotFoundError:
-            problems.add(str(path), "no such file", "Run planner ingest again")
+        if name in OPTIONAL_TABLES and not path.exists():
             continue
-        except (OSError, pa.ArrowException) as error:
-            problems.add(str(path), f"cannot be read: {str(error).splitlines()[0][:200]}", "Run planner ingest again")
-            continue
-        for column in NEEDED[name]:
-            if column not in tables[name].column_names:
-                problems.add(str(path), "the column is missing", "Run planner ingest again", field=column)
+        table = problems.attempt(lambda path=path, schema=schema: _read_table(path, schema))  # type: ignore[misc]
+        if table is not None:
+            tables[name] = table
     problems.raise_if_any()
     return Canonical(manifest, **tables)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise InputError(Problem(str(path), "no such file", AGAIN)) from None
+    except (OSError, pa.ArrowException) as error:
+        what = f"cannot be read: {str(error).splitlines()[0][:200]}"
+        raise InputError(Problem(str(path), what, AGAIN)) from None
+    problems = Problems()
+    for column in schema.names:
+        if column not in table.column_names:
+            problems.add(str(path), "the column is missing", AGAIN, field=column)
+    problems.raise_if_any()
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(Problem(str(path), f"has a column of a wrong type: {error}", AGAIN)) from None
+
+
+def _read_manifest(path: Path) -> Manifest:
     try:
         with usable(path):
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(Problem(str(path), f"is not JSON: {error}", "Run planner ingest again")) from None
-    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
-        version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-        raise InputError(
-            Problem(
-                str(path),
-                f"has schema version {version!r}, this planner reads {SCHEMA_VERSION}",
-                "Run planner ingest again on the raw logs",
-                field="schema_version",
-            )
-        )
-    missing = [key for key, kind in MANIFEST_KEYS.items() if not isinstance(manifest.get(key), kind)]
-    if missing:
-        raise InputError(
-            [Problem(str(path), "is missing or of a wrong type", "Run planner ingest again", field=k) for k in missing]
-        )
-    return manifest
+        raise InputError(Problem(str(path), f"is not JSON: {error}", AGAIN)) from None
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if version != SCHEMA_VERSION:
+        what = f"has schema version {version!r}, this planner reads {SCHEMA_VERSION}"
+        raise InputError(Problem(str(path), what, f"{AGAIN} on the raw logs", field="schema_version"))
+    try:
+        return Manifest.model_validate({key: value for key, value in found.items() if key not in DERIVED})
+    except ValidationError as error:
+        places = [(".".join(str(part) for part in e["loc"]), e["msg"]) for e in error.errors()]
+        raise InputError([Problem(str(path), message, AGAIN, field=place) for place, message in places]) from None
 
 
 def digest(paths: list[Path]) -> str:

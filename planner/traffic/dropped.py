@@ -18,11 +18,11 @@ import duckdb
 import pyarrow as pa
 
 from planner.traffic.buckets import MAX_TOKENS
-from planner.traffic.readers.base import Wanted
-from planner.traffic.readers.columns import TableFile
+from planner.traffic.readers.columns import TableFile, Wanted
+from planner.traffic.readers.judge import judged_sql
 from planner.traffic.readers.records import Budget, Record, records
-from planner.traffic.readers.table import judged_sql
 from planner.traffic.rules import CODES, OFFERED_SQL, Rule
+from planner.traffic.schema import Counts
 
 SHOWN = 3
 """Rows named for each rule."""
@@ -201,11 +201,11 @@ def describe(row: Mapping[str, Any], *, with_file: bool = False) -> str:
     return ": ".join(part for part in (f"{place}, {row['field']}" if row["field"] else place, row["value"]) if part)
 
 
-def heavy_loss(counts: Mapping[str, Any]) -> str:
+def heavy_loss(counts: Counts) -> str:
     """A warning when more than half of the rows were dropped; rows of models that were not asked for do not count."""
-    dropped = dict(counts.get("dropped_by_reason", {}))
+    dropped = dict(counts.dropped_by_reason)
     others = dropped.pop(Rule.OTHER_MODEL.value, 0)
-    lost, rows = sum(dropped.values()), counts.get("rows_read", 0) - others
+    lost, rows = sum(dropped.values()), counts.rows_read - others
     if 2 * lost <= rows:
         return ""
     most = max(dropped, key=lambda reason: dropped[reason])

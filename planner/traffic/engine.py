@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 STAGED_SQL = """
 CREATE TABLE staged (
-    model VARCHAR, ts_us BIGINT, prompt INTEGER, output INTEGER, cached INTEGER, id_hash UBIGINT, verdict UTINYINT
+    model VARCHAR, traffic_class VARCHAR, ts_us BIGINT, prompt INTEGER, output INTEGER, cached INTEGER,
+    id_hash UBIGINT, rank BIGINT, verdict UTINYINT, adjusted USMALLINT
 )
 """
 """Every row of the log in a few bytes: ``verdict`` is null when kept, else the code of the rule that dropped it."""

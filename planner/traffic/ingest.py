@@ -7,25 +7,26 @@ import os
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from planner.errors import InputError, PlannerError, Problem, Problems
 from planner.traffic import aggregate
 from planner.traffic.buckets import PER_OCTAVE
-from planner.traffic.canonical import SCHEMA_VERSION, Canonical, digest, is_canonical, is_canonical_file
+from planner.traffic.canonical import Canonical, digest, is_canonical, is_canonical_file
 from planner.traffic.disk import usable
 from planner.traffic.dropped import describe, first_dropped
 from planner.traffic.engine import connect, progress_bar
 from planner.traffic.law import STATED_IDC
 from planner.traffic.readers import find_reader
-from planner.traffic.readers.base import OptionValue, Reader, Staged, Wanted
-from planner.traffic.readers.head import Head, read_head
+from planner.traffic.readers.base import Opened, Reader
+from planner.traffic.readers.columns import OptionValue, Wanted
+from planner.traffic.readers.head import Head, check_gzip, read_head
+from planner.traffic.readers.relation import reason, rejected_lines
 from planner.traffic.readers.servegen import TRACE_NAME, lengths_path
 from planner.traffic.rules import TREATMENTS, Rule
+from planner.traffic.schema import Counts, Manifest
 
 LOG_ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 SHORTEST_WINDOW_US = 60 * 1_000_000
@@ -94,12 +95,13 @@ def _ingest(order: Order, show_progress: bool) -> Canonical:
     _check(order, reader)
     wanted = Wanted(order.model, order.mapping, order.aliases, order.options)
     with connect(order.time_zone) as connection, progress_bar(connection, "reading logs", wanted=show_progress):
-        staged = reader.stage(connection, heads, wanted)
+        opened = reader.open(connection, heads, wanted)
+        malformed = stage(connection, opened)
         aggregate.mark_duplicates(connection)
-        counts = _counts(connection, staged, wanted)
-        if not counts["kept"]:
+        counts = _counts(connection, opened, wanted, malformed)
+        if not counts.kept:
             raise InputError(_nothing_left(order, reader, counts))
-        return _aggregate(connection, order, reader, staged, counts)
+        return _aggregate(connection, order, reader, opened, counts)
 
 
 def _heads(files: Sequence[Path]) -> tuple[Head, ...]:
@@ -140,37 +142,64 @@ def _check(order: Order, reader: Reader) -> None:
     problems.raise_if_any()
 
 
-def _counts(connection: duckdb.DuckDBPyConnection, staged: Staged, wanted: Wanted) -> dict[str, Any]:
+def stage(connection: duckdb.DuckDBPyConnection, opened: Opened) -> int:
+    """Put every judged row into ``staged``; returns the number of lines that never became a row.
+
+    Raises
+    ------
+    InputError
+        If a file breaks off.
+    """
+    malformed = 0
+    for place, select in enumerate(opened.selects):
+        table = opened.tables[place] if opened.tables else None
+        if table is not None:
+            check_gzip(table.head)
+        try:
+            connection.execute("DROP TABLE IF EXISTS reject_errors")
+            connection.execute("DROP TABLE IF EXISTS reject_scans")
+            connection.execute(f"INSERT INTO staged {select}")
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            where = str(table.head.path) if table else "the drawn requests"
+            raise InputError(Problem(where, reason(error), "Export or copy the file again")) from None
+        if table is not None and table.head.is_csv:
+            malformed += rejected_lines(connection)
+    return malformed
+
+
+def _counts(connection: duckdb.DuckDBPyConnection, opened: Opened, wanted: Wanted, malformed: int) -> Counts:
     found = aggregate.count_verdicts(connection)
     kept = found.pop(None, 0)
     dropped = {rule: found.get(rule, 0) for rule in Rule}
-    dropped[Rule.MALFORMED] += staged.malformed
+    dropped[Rule.MALFORMED] += malformed
     offered = kept + sum(n for rule, n in dropped.items() if TREATMENTS[rule].offered)
-    return {
-        "rows_read": kept + sum(dropped.values()),
-        "kept": kept,
-        "offered": offered,
-        "dropped_by_reason": {rule.value: n for rule, n in dropped.items() if n},
-        "dropped_rows": first_dropped(connection, staged.tables, wanted, dropped) if any(dropped.values()) else {},
-    }
+    return Counts(
+        rows_read=kept + sum(dropped.values()),
+        kept=kept,
+        offered=offered,
+        dropped_by_reason={rule.value: n for rule, n in dropped.items() if n},
+        dropped_rows=first_dropped(connection, opened.tables, wanted, dropped) if any(dropped.values()) else {},
+    )
 
 
-def _nothing_left(order: Order, reader: Reader, counts: Mapping[str, Any]) -> list[Problem]:
+def _nothing_left(order: Order, reader: Reader, counts: Counts) -> list[Problem]:
     where = ", ".join(str(path) for path in order.files[:5])
-    if not counts["rows_read"]:
+    if not counts.rows_read:
         return [Problem(where, f"no row was found (read as {reader.name})", "Give a log with at least one request")]
     return [
         Problem(
             where,
-            f"no row remains: {n:,} of {counts['rows_read']:,} dropped as '{reason}'{_first(counts, reason)}",
+            f"no row remains: {n:,} of {counts.rows_read:,} dropped as '{reason}'{_first(counts, reason)}",
             _advice(reason),
         )
-        for reason, n in counts["dropped_by_reason"].items()
+        for reason, n in counts.dropped_by_reason.items()
     ]
 
 
-def _first(counts: Mapping[str, Any], reason: str) -> str:
-    shown = [describe(row) for row in counts["dropped_rows"].get(reason, ())]
+def _first(counts: Counts, reason: str) -> str:
+    shown = [describe(row) for row in counts.dropped_rows.get(reason, ())]
     return f" ({'; '.join(shown)})" if shown else ""
 
 
@@ -179,9 +208,9 @@ def _advice(reason: str) -> str:
 
 
 def _aggregate(
-    connection: duckdb.DuckDBPyConnection, order: Order, reader: Reader, staged: Staged, counts: dict[str, Any]
+    connection: duckdb.DuckDBPyConnection, order: Order, reader: Reader, opened: Opened, counts: Counts
 ) -> Canonical:
-    start_us, last_us = staged.window_us or aggregate.span_us(connection)
+    start_us, last_us = opened.window_us or aggregate.span_us(connection)
     if last_us - start_us > LONGEST_WINDOW_US:
         days = (last_us - start_us) / 86_400e6
         raise InputError(
@@ -189,11 +218,11 @@ def _aggregate(
         )
     aggregate.count_seconds(connection, start_us)
     resolution_us, exact = aggregate.resolution(connection, start_us)
-    end_us = last_us if staged.window_us else max(last_us + resolution_us, start_us + SHORTEST_WINDOW_US)
+    end_us = last_us if opened.window_us else max(last_us + resolution_us, start_us + SHORTEST_WINDOW_US)
     window = aggregate.Window(start_us, end_us, resolution_us, exact)
     rates = aggregate.rates(connection)
     return Canonical(
-        manifest=_manifest(connection, order, reader, staged, counts, window),
+        manifest=_manifest(connection, order, reader, opened, counts, window),
         lengths=aggregate.lengths(connection),
         tail=aggregate.tail(connection),
         rates=rates,
@@ -205,39 +234,26 @@ def _manifest(
     connection: duckdb.DuckDBPyConnection,
     order: Order,
     reader: Reader,
-    staged: Staged,
-    counts: dict[str, Any],
+    opened: Opened,
+    counts: Counts,
     window: aggregate.Window,
-) -> dict[str, Any]:
+) -> Manifest:
     """Everything a reader of the tables must know; no clock and no folder name, so the bytes repeat."""
     companions = [lengths_path(path) for path in order.files if reader.name == "servegen"]
     digested = {*order.files, *(path for path in companions if path is not None)}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "source": reader.source,
-        "files": sorted(path.name for path in digested),
-        "files_sha256": digest(sorted(digested)),
-        "models": aggregate.kept_models(connection),
-        "window_start": _iso(window.start_us),
-        "window_end": _iso(window.end_us),
-        "window_start_us": window.start_us,
-        "window_end_us": window.end_us,
-        "time_base": "start of the log" if staged.relative_time else "UTC",
-        "tz_of_source": "none" if staged.relative_time else order.time_zone,
-        "sampling_fraction": 1.0,
-        "filters_applied": [*([f"model = {order.model}"] if order.model else []), *staged.filters],
-        "prompt_includes_cached": True,
-        "output_includes_reasoning": True,
-        "ts_resolution_ms": window.resolution_us / 1000,
-        "ts_meaning": "arrival",
-        "counts": counts,
-        "caps": aggregate.caps(connection),
-        "alias_map": dict(sorted(order.aliases.items())),
-        "alias_map_version": None,
-        "bucket_scheme": {"base": 2, "per_octave": PER_OCTAVE},
-    }
-
-
-def _iso(us: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
-    return moment.isoformat().replace("+00:00", "Z")
+    return Manifest(
+        source=reader.source,
+        files=sorted(path.name for path in digested),
+        files_sha256=digest(sorted(digested)),
+        models=aggregate.kept_models(connection),
+        window_start_us=window.start_us,
+        window_end_us=window.end_us,
+        time_base="start of the log" if opened.relative_time else "UTC",
+        tz_of_source="none" if opened.relative_time else order.time_zone,
+        filters_applied=[*([f"model = {order.model}"] if order.model else []), *opened.filters],
+        ts_resolution_ms=window.resolution_us / 1000,
+        counts=counts,
+        caps=aggregate.caps(connection),
+        alias_map=dict(sorted(order.aliases.items())),
+        bucket_scheme={"base": 2, "per_octave": PER_OCTAVE},
+    )

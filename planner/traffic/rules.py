@@ -16,7 +16,9 @@ class Rule(StrEnum):
     BAD_TIMESTAMP = "unparseable timestamp"
     IMPLAUSIBLE_TIMESTAMP = "implausible timestamp"
     OUTSIDE_WINDOW = "outside the window"
+    NOT_A_GENERATION = "not a text generation"
     CACHE_HIT = "response-cache hit"
+    REJECTED_RETRIED = "rejected, then tried again"
     FAILED = "failed request"
     MISSING_TOKENS = "missing token count"
     NOT_WHOLE_TOKENS = "token count is not a whole number"
@@ -42,6 +44,8 @@ TREATMENTS: dict[Rule, Treatment] = {
     Rule.BAD_TIMESTAMP: Treatment(False, "the time stamp cannot be read"),
     Rule.IMPLAUSIBLE_TIMESTAMP: Treatment(False, "the time stamp is before 2015, after 2100, or negative"),
     Rule.OUTSIDE_WINDOW: Treatment(False, "the row lies outside the window that was asked for"),
+    Rule.NOT_A_GENERATION: Treatment(False, "an embedding, a trace span or another call that generates no tokens"),
+    Rule.REJECTED_RETRIED: Treatment(False, "refused before prefill, and the same logical request came again"),
     Rule.CACHE_HIT: Treatment(False, "answered from the proxy's response cache: no GPU work"),
     Rule.FAILED: Treatment(True, "the request failed: unmet demand, without trustworthy lengths"),
     Rule.MISSING_TOKENS: Treatment(True, "prompt or output token count is empty"),
@@ -52,6 +56,34 @@ TREATMENTS: dict[Rule, Treatment] = {
     Rule.NO_LENGTH_LAW: Treatment(True, "the sample publishes a rate but no lengths for this client and period"),
     Rule.DUPLICATE: Treatment(False, "the same request id appears again; the first kept one counts"),
 }
+
+
+class Adjustment(StrEnum):
+    """What was changed about a kept row, or deserves a remark; every such row is counted."""
+
+    ABORTED = "aborted stream"
+    CACHED_ADDED = "cached tokens added to the prompt"
+    CACHED_CAPPED = "more cached than prompt tokens"
+    REASONING_ADDED = "reasoning tokens added to the output"
+    ARRIVAL_COMPUTED = "arrival computed from completion"
+    ALIASED = "model renamed"
+    SEVERAL_CHOICES = "several choices in one request"
+    RETRY = "further attempt at one logical request"
+
+
+REMARKS: dict[Adjustment, str] = {
+    Adjustment.ABORTED: "the client went away: the output that was produced until then counts",
+    Adjustment.CACHED_ADDED: "this source counts cached tokens beside the prompt; the cache holds them all the same",
+    Adjustment.CACHED_CAPPED: "more tokens are called cached than the prompt has; the prompt is taken to be all cached",
+    Adjustment.REASONING_ADDED: "this source counts reasoning tokens beside the output",
+    Adjustment.ARRIVAL_COMPUTED: "the log stamps completion; the duration was subtracted",
+    Adjustment.ALIASED: "the public name was replaced by the weights that served it",
+    Adjustment.SEVERAL_CHOICES: "the output of all choices counts as one: each choice holds its own share of it",
+    Adjustment.RETRY: "each attempt loads a GPU, so each counts",
+}
+
+BITS: dict[Adjustment, int] = {adjustment: 1 << place for place, adjustment in enumerate(Adjustment)}
+"""Adjustment to the bit that marks a row."""
 
 CODES: dict[Rule, int] = {rule: code for code, rule in enumerate(Rule)}
 """Rule to the small integer that marks a staged row; a kept row has none."""

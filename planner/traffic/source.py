@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem, Problems
-from planner.traffic.canonical import MANIFEST, TABLES, Canonical, digest, is_canonical, read
+from planner.traffic.canonical import Canonical, digest, is_canonical, read, table_files
 from planner.traffic.disk import usable
 from planner.traffic.dropped import heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
 from planner.traffic.law import state_idc
 from planner.traffic.readers import check_format
-from planner.traffic.readers.base import OptionValue
+from planner.traffic.readers.columns import OptionValue
+from planner.traffic.schema import ALL
 from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
 
 MINUTE_US = 60_000_000
@@ -62,10 +63,10 @@ def load_traffic(
         if path.is_dir() and is_canonical(path):
             _check_canonical(path, log_format, of_source)
             canonical = read(path)
-            sha256 = digest([path / MANIFEST, *(path / f"{table}.parquet" for table in TABLES)])
+            sha256 = digest(table_files(path))
         else:
             canonical = ingest(_order(path, log_format, model, of_source))
-            sha256 = canonical.manifest["files_sha256"]
+            sha256 = canonical.manifest.files_sha256
     traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256)
     return traffic if stated_idc is None else _with_idc(traffic, stated_idc)
 
@@ -134,8 +135,8 @@ def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha2
     """One model out of a canonical distribution."""
     inside = _choose(canonical, model, where)
     manifest = canonical.manifest
-    window = int(manifest["window_start_us"]), int(manifest["window_end_us"])
-    cells = canonical.lengths.filter(pc.equal(canonical.lengths["period"], "all"))
+    window = manifest.window_start_us, manifest.window_end_us
+    cells = canonical.lengths.filter(pc.equal(canonical.lengths["period"], ALL))
     return Traffic(
         model=name,
         law=_law(_of(cells, inside)),
@@ -143,10 +144,10 @@ def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha2
         burst=_burst(_of(canonical.burst, inside)),
         minute_counts=_minutes(_of(canonical.rates, inside), window),
         window_s=(window[1] - window[0]) / 1e6,
-        source=f"{manifest['source']}: {', '.join(manifest['files'])}",
+        source=f"{manifest.source}: {', '.join(manifest.files)}",
         sha256=sha256,
-        caps=_caps(manifest.get("caps", {}).get(inside, {})),
-        notes=tuple(str(note) for note in [*manifest["filters_applied"], heavy_loss(manifest["counts"])] if note),
+        caps=_caps(manifest.caps.get(inside, {})),
+        notes=tuple(str(note) for note in [*manifest.filters_applied, heavy_loss(manifest.counts)] if note),
     )
 
 

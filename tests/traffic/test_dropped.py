@@ -19,7 +19,7 @@ HEADER = "timestamp,prompt,output,request_id,status,note\n"
 
 def _counts(path: Path, content: str | bytes, **order: Any) -> dict[str, Any]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return dict(ingest(Order((path,), **order)).manifest["counts"])
+    return ingest(Order((path,), **order)).manifest.counts.model_dump()
 
 
 def _rows(counts: dict[str, Any], reason: str) -> list[tuple[int, str, str]]:
@@ -67,11 +67,11 @@ def test_text_is_never_shown(tmp_path: Path) -> None:
     """A shifted row puts a prompt where a number should stand."""
     rows = 'my secret password,1,2,alice,200,n\n1700000001,"bob, +\x1b[31m",1,b,200,n\n1700000002,1,1,carol,lost,n\n'
     found = ingest(Order((_write(tmp_path / "log.csv", HEADER + GOOD + ",n\n" + rows),)))
-    text = json.dumps(found.manifest)
+    text = found.manifest.model_dump_json()
     for word in ("secret", "alice", "bob", "carol", "lost", "x1b", "u001b"):
         assert word not in text
-    assert _rows(found.manifest["counts"], "unparseable timestamp") == [(3, "timestamp", "text of length 18")]
-    assert _rows(found.manifest["counts"], "failed request") == [(5, "status", "text of length 4")]
+    assert _rows(found.manifest.counts.model_dump(), "unparseable timestamp") == [(3, "timestamp", "text of length 18")]
+    assert _rows(found.manifest.counts.model_dump(), "failed request") == [(5, "status", "text of length 4")]
 
 
 def _write(path: Path, content: str) -> Path:
@@ -125,7 +125,7 @@ def test_rows_name_their_file_whatever_the_order_of_the_files(tmp_path: Path) ->
     a = _write(tmp_path / "a.csv", "timestamp,prompt,output\n1700000000,1,1\n1700000000,-1,1\n")
     b = _write(tmp_path / "b.csv", "timestamp,prompt,output\n1700000000,-2,1\n")
     for files in ((a, b), (b, a)):
-        rows = ingest(Order(files)).manifest["counts"]["dropped_rows"]["negative token count"]
+        rows = ingest(Order(files)).manifest.counts.dropped_rows["negative token count"]
         assert [(row["file"], row["row"], row["value"]) for row in rows] == [("a.csv", 3, "-1"), ("b.csv", 2, "-2")]
 
 

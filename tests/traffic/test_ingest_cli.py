@@ -48,6 +48,7 @@ def test_json_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         "negative token count": [{"file": "log.csv", "row": 203, "field": "i", "value": "-1"}],
     }
     assert report["counts"] == {
+        "adjusted_by_reason": {},
         "rows_read": 202,
         "kept": 200,
         "offered": 201,

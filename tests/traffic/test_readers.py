@@ -20,7 +20,7 @@ GOOD = "2023-11-16 18:17:03.9799600,10,5\n"
 
 def _counts(path: Path, content: str | bytes, **order: object) -> dict[str, object]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return dict(ingest(Order((path,), **order)).manifest["counts"])  # type: ignore[arg-type]
+    return ingest(Order((path,), **order)).manifest.counts.model_dump()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_harmless_variants_are_read(content: str, tmp_path: Path) -> None:
 def test_seven_fractional_digits_and_offsets_are_utc(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(HEADER + GOOD)
-    assert ingest(Order((path,))).manifest["window_start"] == "2023-11-16T18:17:03.979960Z"
-    berlin = ingest(Order((path,), time_zone="Europe/Berlin")).manifest["window_start"]
+    assert ingest(Order((path,))).manifest.window_start == "2023-11-16T18:17:03.979960Z"
+    berlin = ingest(Order((path,), time_zone="Europe/Berlin")).manifest.window_start
     assert berlin == "2023-11-16T17:17:03.979960Z"
     path.write_text(HEADER + "2023-11-16 18:17:03.9799600+02:00,10,5\n")
-    assert ingest(Order((path,), time_zone="Asia/Tokyo")).manifest["window_start"] == "2023-11-16T16:17:03.979960Z"
+    assert ingest(Order((path,), time_zone="Asia/Tokyo")).manifest.window_start == "2023-11-16T16:17:03.979960Z"
 
 
 BIG = (
@@ -203,9 +203,9 @@ def test_litellm_failures_cache_hits_duplicates_and_models(tmp_path: Path) -> No
     path = tmp_path / "spend.csv"
     path.write_text(LITELLM)
     manifest = ingest(Order((path,))).manifest
-    assert manifest["source"] == "litellm-spendlogs"
-    assert manifest["models"] == {"chat": 1, "chat-large": 1, "hosted_vllm/llama-70b": 1}
-    assert manifest["counts"] == {
+    assert manifest.source == "litellm-spendlogs"
+    assert manifest.models == {"chat": 1, "chat-large": 1, "hosted_vllm/llama-70b": 1}
+    assert manifest.counts.model_dump(exclude={"adjusted_by_reason"}) == {
         "rows_read": 6,
         "kept": 3,
         "offered": 4,
@@ -232,7 +232,9 @@ def test_text_columns_never_reach_the_output(tmp_path: Path) -> None:
     path = tmp_path / "spend.csv"
     path.write_text(LITELLM)
     found = ingest(Order((path,)))
-    everything = json.dumps(found.manifest) + "".join(str(getattr(found, t).to_pylist()) for t in ("lengths", "rates"))
+    everything = found.manifest.model_dump_json() + "".join(
+        str(getattr(found, t).to_pylist()) for t in ("lengths", "rates")
+    )
     assert "hello" not in everything
 
 
@@ -242,8 +244,8 @@ def test_plain_mapping(tmp_path: Path) -> None:
     path.write_text("ts,m,in_tokens,out_tokens,code\n" + rows)
     mapping = {"timestamp": "ts", "prompt": "in_tokens", "output": "out_tokens", "model": "m", "status": "code"}
     found = ingest(Order((path,), mapping=mapping)).manifest
-    assert found["counts"]["dropped_by_reason"] == {"failed request": 10}
-    assert found["time_base"] == "start of the log"
+    assert found.counts.dropped_by_reason == {"failed request": 10}
+    assert found.time_base == "start of the log"
     with pytest.raises(InputError) as caught:
         ingest(Order((path,), mapping={"timestamp": "tss", "promt": "in_tokens", "output": "x"}))
     assert "Did you mean 'prompt'" in str(caught.value)
@@ -257,7 +259,7 @@ def test_plain_mapping(tmp_path: Path) -> None:
 def test_plain_time_is_told_from_the_first_row(time: str, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(f"timestamp,prompt,output\n{time},1,1\n")
-    assert ingest(Order((path,))).manifest["window_start"] == "2023-11-14T22:13:20Z"
+    assert ingest(Order((path,))).manifest.window_start == "2023-11-14T22:13:20Z"
 
 
 def test_unknown_options_and_zones_are_refused(examples: Path) -> None:
@@ -319,7 +321,7 @@ def test_servegen_period_without_lengths_is_counted(tmp_path: Path) -> None:
     folder = _client(tmp_path / "a", "Gamma", 1.0)
     with (folder / "c_trace.csv").open("a") as stream:
         stream.write("21600,1,1,Gamma,1,1\n")
-    counts = ingest(Order((folder / "c_trace.csv",))).manifest["counts"]
+    counts = ingest(Order((folder / "c_trace.csv",))).manifest.counts.model_dump()
     assert counts["dropped_by_reason"] == {"no published length law": 600}
     assert counts["offered"] - counts["kept"] == 600
 

@@ -99,7 +99,7 @@ def test_a_poisson_stream_has_an_idc_of_one(tmp_path: Path) -> None:
 
 def test_mooncake_stamps_are_too_coarse_for_small_scales(examples: Path) -> None:
     found = ingest(Order((examples / "mooncake_conversation_head2500.jsonl",)))
-    assert found.manifest["ts_resolution_ms"] == pytest.approx(3000, abs=2)
+    assert found.manifest.ts_resolution_ms == pytest.approx(3000, abs=2)
     burst = load_traffic(examples / "mooncake_conversation_head2500.jsonl", name="m").burst
     good = dict(zip(burst.scale_s.tolist(), burst.resolution_ok.tolist(), strict=True))
     assert good == {1: False, 5: False, 15: False, 60: True, 300: False, 3600: False}
@@ -189,7 +189,7 @@ def test_damaged_canonical_folders_are_refused(examples: Path, tmp_path: Path) -
     folder = tmp_path / "c"
     canonical.write(ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",))), folder)
     manifest = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(manifest.replace('"schema_version": 1', '"schema_version": 99'))
+    (folder / "manifest.json").write_text(manifest.replace('"schema_version": 2', '"schema_version": 99'))
     with pytest.raises(InputError, match="schema version 99"):
         load_traffic(folder, name="m")
     (folder / "manifest.json").write_text(manifest)
@@ -297,7 +297,7 @@ def test_a_link_to_an_output_folder_stays_a_link(folder: Path, tmp_path: Path) -
 
 def test_a_manifest_without_its_entries_is_refused(folder: Path, tmp_path: Path) -> None:
     canonical.write(canonical.read(folder), tmp_path / "c")
-    for text, message in (('{"schema_version": 1}', "field window_end_us"), ("[" * 100_000, "is not JSON")):
+    for text, message in (('{"schema_version": 2}', "field window_end_us"), ("[" * 100_000, "is not JSON")):
         (tmp_path / "c" / "manifest.json").write_text(text)
         with pytest.raises(InputError, match=message):
             load_traffic(tmp_path / "c", name="m")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from planner.errors import InputError, Problem
-from planner.traffic.readers.azure import Azure
+from planner.traffic.readers.azure import AZURE
 from planner.traffic.readers.base import Reader
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.litellm import LiteLLM
-from planner.traffic.readers.mooncake import Mooncake
+from planner.traffic.readers.litellm import LITELLM
+from planner.traffic.readers.mooncake import MOONCAKE
 from planner.traffic.readers.plain import Plain
 from planner.traffic.readers.servegen import ServeGen
 
-READERS: tuple[Reader, ...] = (Azure(), LiteLLM(), Mooncake(), ServeGen(), Plain())
+READERS: tuple[Reader, ...] = (AZURE, LITELLM, MOONCAKE, ServeGen(), Plain())
 """In the order in which they are asked whether a file is theirs."""
 
 

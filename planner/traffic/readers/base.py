@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import duckdb
+import pyarrow as pa
 
-from planner.traffic.readers.columns import TableFile
+from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
+from planner.traffic.readers.judge import checked, judged_queries
 
-OptionValue = str | int | float
+JUDGED = pa.schema(
+    [
+        pa.field("model", pa.string()),
+        pa.field("traffic_class", pa.string()),
+        pa.field("ts_us", pa.int64()),
+        pa.field("prompt", pa.int32()),
+        pa.field("output", pa.int32()),
+        pa.field("cached", pa.int32()),
+        pa.field("id_hash", pa.uint64()),
+        pa.field("rank", pa.int64()),
+        pa.field("verdict", pa.uint8()),
+        pa.field("adjusted", pa.uint16()),
+    ]
+)
+"""What every reader's rows become: one row of the log in a few bytes.
+
+``ts_us`` is the arrival in microseconds. ``prompt`` includes cached tokens, ``output`` reasoning tokens; both are null
+where the row was dropped. ``id_hash`` is null where the log has no request ids; of the rows of one id that are kept,
+the one of the highest ``rank`` (null is lowest) counts. ``verdict`` is null for a kept row, else the code of the rule
+that dropped it; ``adjusted`` is the sum of the bits of its adjustments.
+"""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the caller asks of a reader."""
+class Opened:
+    """How the rows of the files are read: not yet read, so that the engine decides how often."""
 
-    model: str = ""
-    """Keep only this model; where the log names no model, the name that its rows get."""
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    """Role to column name, for a plain CSV."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Public alias to the name under which its rows are merged."""
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
-    """Options of the reader itself, each one of the reader's ``options``."""
-
-
-@dataclass(frozen=True)
-class Staged:
-    """What a reader says about the rows that it has staged."""
-
-    malformed: int = 0
-    """Lines that never became a row."""
+    selects: tuple[str, ...]
+    """SQL queries with the columns of `JUDGED`, one per file; they may be run more than once."""
     relative_time: bool = False
     """True where time counts from the start of the log rather than from 1970."""
     window_us: tuple[int, int] | None = None
@@ -41,11 +49,12 @@ class Staged:
     filters: tuple[str, ...] = ()
     """What the reader selected, for the manifest."""
     tables: tuple[TableFile, ...] = ()
-    """How each file was read, for looking up its dropped rows; empty where requests are drawn rather than read."""
+    """The file behind each query, for lines that never become a row and for looking up dropped rows; empty where
+    requests are drawn rather than read."""
 
 
 class Reader(Protocol):
-    """One log format."""
+    """One log format with one row per request."""
 
     @property
     def name(self) -> str:
@@ -62,11 +71,55 @@ class Reader(Protocol):
     def claims(self, head: Head) -> bool:
         """Whether a file that starts like this is of this format."""
 
-    def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
-        """Insert every row of the files into ``staged``, each with its verdict.
+    def open(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Opened:
+        """How every row of the files is read and judged.
 
         Raises
         ------
         InputError
             If a file cannot be read as this format at all.
         """
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """A format that is an allow-list of columns: what nearly all of them are."""
+
+    name: str
+    source: str
+    claimed: Callable[[Head], bool]
+    """Whether a file that starts like this is of this format."""
+    columns: Callable[[Head], Columns]
+    """The allow-list for a file, less the optional columns that it does not have."""
+    time: TimeKind = TimeKind.ISO
+    quoted: bool = True
+    relation: Callable[[Head], str] | None = None
+    """See `TableFile.relation`."""
+    generations: tuple[str, ...] = ()
+    duration_unit_s: float = 1.0
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def claims(self, head: Head) -> bool:
+        """Whether a file that starts like this is of this format."""
+        return self.claimed(head)
+
+    def open(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Opened:
+        """One query per file."""
+        tables = tuple(self.table(head) for head in heads)
+        return Opened(judged_queries(tables, wanted), self.time.relative, tables=tables)
+
+    def table(self, head: Head) -> TableFile:
+        """How one file is read."""
+        relation = self.relation(head) if self.relation else ""
+        table = TableFile(
+            head, self.columns(head), self.time, self.quoted, relation, self.generations, self.duration_unit_s
+        )
+        return checked(table)
+
+
+def without_absent(
+    columns: Columns, head: Head, needed: Collection[str] = ("timestamp", "prompt", "output")
+) -> Columns:
+    """The allow-list, less the columns of roles other than ``needed`` that this file does not have."""
+    absent = {role: "" for role, name in columns.used().items() if name not in head.columns and role not in needed}
+    return replace(columns, **absent)

@@ -32,6 +32,11 @@ class Head:
     """Second line of a CSV, for formats that must look at a value."""
 
     @property
+    def is_csv(self) -> bool:
+        """Whether it is delimited text."""
+        return not self.is_json
+
+    @property
     def is_gzip(self) -> bool:
         """Whether the file is compressed."""
         return self.path.suffix == ".gz"

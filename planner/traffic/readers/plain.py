@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields
 import duckdb
 
 from planner.errors import Problems
-from planner.traffic.readers.base import Staged, Wanted
-from planner.traffic.readers.columns import Columns, TableFile, TimeKind
+from planner.traffic.readers.base import Opened
+from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.table import sniff_time, stage_tables, table_file
+from planner.traffic.readers.judge import checked, judged_queries, sniff_time
 
 ROLES = tuple(f.name for f in fields(Columns) if f.name != "fallback_model")
 NEEDED = ("timestamp", "prompt", "output")
@@ -31,18 +31,16 @@ class Plain:
         """The columns are called ``timestamp``, ``prompt`` and ``output``."""
         return set(NEEDED) <= set(head.columns)
 
-    def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
-        """Stage every row of every file under one mapping and one way of writing time."""
+    def open(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Opened:
+        """One query per file, all under one mapping and one way of writing time."""
         tables = tuple(_table(head, wanted) for head in heads)
         _check_same_clock(tables)
-        return Staged(
-            malformed=stage_tables(connection, tables, wanted), relative_time=tables[0].time.relative, tables=tables
-        )
+        return Opened(judged_queries(tables, wanted), tables[0].time.relative, tables=tables)
 
 
 def _table(head: Head, wanted: Wanted) -> TableFile:
     columns = _columns(head, wanted)
-    return table_file(head, columns, _time_kind(head, columns, wanted), quoted=True)
+    return checked(TableFile(head, columns, _time_kind(head, columns, wanted)))
 
 
 def _columns(head: Head, wanted: Wanted) -> Columns:

@@ -29,7 +29,9 @@ import pyarrow as pa
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.buckets import MAX_TOKENS
-from planner.traffic.readers.base import OptionValue, Staged, Wanted
+from planner.traffic.engine import sql_text
+from planner.traffic.readers.base import Opened
+from planner.traffic.readers.columns import OptionValue, Wanted
 from planner.traffic.readers.head import Head
 from planner.traffic.rules import CODES, Rule
 from planner.traffic.types import FloatArray, IntArray
@@ -45,6 +47,13 @@ OPTIONS = {
     "window_s": "length of the window in seconds (a multiple of 600; default: to the end of the sample)",
     "seed": "seed of the draw (default 0)",
 }
+
+
+SELECT = """
+SELECT {model} AS model, 'default' AS traffic_class, ts_us, prompt, output, CAST(0 AS INTEGER) AS cached,
+       CAST(NULL AS UBIGINT) AS id_hash, CAST(NULL AS BIGINT) AS rank, verdict, CAST(0 AS USMALLINT) AS adjusted
+FROM drawn
+"""
 
 
 @dataclass(frozen=True)
@@ -87,15 +96,19 @@ class ServeGen:
         """The file name says trace, and the first line is six fields that start with two numbers."""
         return bool(TRACE_NAME.match(head.path.name)) and not head.is_json and _is_period_row(head.columns)
 
-    def stage(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Staged:
-        """Draw the requests of every client in the window and stage them."""
+    def open(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Opened:
+        """Draw the requests of every client in the window into a table of their own."""
         clients = _read_clients(heads)
         window = _window(wanted.options, clients)
+        connection.execute("CREATE TEMP TABLE drawn (ts_us BIGINT, prompt INTEGER, output INTEGER, verdict UTINYINT)")
         for client in clients:
-            _insert(connection, draw_client(client, window), wanted.model or "default")
+            _insert(connection, draw_client(client, window))
         text = f"drawn from {len(clients)} clients over [{window.start_s}, {window.end_s}) s with seed {window.seed}"
-        return Staged(
-            relative_time=True, window_us=(window.start_s * 1_000_000, window.end_s * 1_000_000), filters=(text,)
+        return Opened(
+            selects=(SELECT.format(model=sql_text(wanted.model or "default")),),
+            relative_time=True,
+            window_us=(window.start_s * 1_000_000, window.end_s * 1_000_000),
+            filters=(text,),
         )
 
 
@@ -148,17 +161,16 @@ def _log_gaps(rng: np.random.Generator, period: Period) -> FloatArray:
     return np.asarray(np.log(rng.standard_gamma(period.shape + 1.0, size)) + np.log(uniform) / period.shape)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, drawn: Drawn, model: str) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, drawn: Drawn) -> None:
     lost = drawn.prompt < 0
     verdict = np.where(lost, CODES[Rule.NO_LENGTH_LAW], np.where(drawn.prompt == 0, CODES[Rule.ZERO_TOKENS], -1))
     table = pa.table({"ts_us": drawn.ts_us, "prompt": drawn.prompt, "output": drawn.output, "verdict": verdict})
-    connection.register("drawn", table)
+    connection.register("draw", table)
     connection.execute(
-        "INSERT INTO staged SELECT $model, ts_us, CASE WHEN verdict < 0 THEN prompt END, "
-        "CASE WHEN verdict < 0 THEN output END, 0, NULL, CASE WHEN verdict >= 0 THEN verdict END FROM drawn",
-        {"model": model},
+        "INSERT INTO drawn SELECT ts_us, CASE WHEN verdict < 0 THEN prompt END, "
+        "CASE WHEN verdict < 0 THEN output END, CASE WHEN verdict >= 0 THEN verdict END FROM draw"
     )
-    connection.unregister("drawn")
+    connection.unregister("draw")
 
 
 def _is_period_row(row: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Logs with one row per request: from named text columns to staged rows, entirely inside DuckDB.
+"""Logs with one row per request: from named text columns to judged rows, as SQL.
 
 Only the columns named in `Columns` are read (an allow-list), so text columns never leave the file.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-import duckdb
-
-from planner.errors import InputError, Problem, Problems
+from planner.errors import Problems
 from planner.traffic.buckets import MAX_TOKENS
 from planner.traffic.engine import sql_name, sql_text
-from planner.traffic.readers.base import Wanted
-from planner.traffic.readers.columns import Columns, TableFile, TimeKind
-from planner.traffic.readers.head import Head, check_gzip
+from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
+from planner.traffic.readers.head import Head
+from planner.traffic.readers.relation import relation
 from planner.traffic.rules import CODES, Rule
 
 EARLIEST_US = 1_420_070_400_000_000
@@ -26,47 +24,26 @@ LONGEST_RELATIVE_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years, for logs whose time starts at 0."""
 
 
-def stage_table(connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted) -> int:
-    """Insert the rows of one file into ``staged``; returns the number of lines that never became a row.
-
-    Raises
-    ------
-    InputError
-        If the file breaks off.
-    """
-    head = table.head
-    check_gzip(head)
-    relation = _json_relation(table) if head.is_json else _csv_relation(table)
-    query = f"""
-    INSERT INTO staged WITH {judged_sql(relation, table, wanted)}
-    SELECT model, ts_us, prompt, output, cached, id_hash, verdict FROM judged
-    """
-    try:
-        connection.execute("DROP TABLE IF EXISTS reject_errors")
-        connection.execute("DROP TABLE IF EXISTS reject_scans")
-        connection.execute(query)
-        return 0 if head.is_json else _rejected(connection)
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error as error:
-        raise InputError(Problem(str(head.path), _reason(error), "Export or copy the file again")) from None
+def judged_queries(tables: Sequence[TableFile], wanted: Wanted) -> tuple[str, ...]:
+    """One query with the columns of `planner.traffic.readers.base.JUDGED` per file."""
+    return tuple(
+        f"WITH {judged_sql(relation(table), table, wanted)} "
+        "SELECT model, traffic_class, ts_us, prompt, output, cached, id_hash, rank, verdict, adjusted FROM judged"
+        for table in tables
+    )
 
 
-def stage_tables(connection: duckdb.DuckDBPyConnection, tables: Sequence[TableFile], wanted: Wanted) -> int:
-    """Stage every file; returns the number of lines that never became a row."""
-    return sum(stage_table(connection, table, wanted) for table in tables)
-
-
-def table_file(head: Head, columns: Columns, time: TimeKind, *, quoted: bool) -> TableFile:
-    """How one file is read.
+def checked(table: TableFile) -> TableFile:
+    """The table as it is, if its file has the columns.
 
     Raises
     ------
     InputError
         If a needed column is missing or appears twice.
     """
-    _check_columns(head, columns)
-    return TableFile(head, columns, time, quoted)
+    if not table.relation:
+        _check_columns(table.head, table.columns)
+    return table
 
 
 def _check_columns(head: Head, columns: Columns) -> None:
@@ -83,28 +60,6 @@ def _check_columns(head: Head, columns: Columns) -> None:
         elif count > 1:
             problems.add(str(head.path), f"has {count} columns named '{name}'", "Keep one", row="1", field=name)
     problems.raise_if_any()
-
-
-def _csv_relation(table: TableFile) -> str:
-    """Every column as text under a positional name; bad lines go to the rejects table instead of failing."""
-    head = table.head
-    names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(head.columns)))
-    quote = "'\"'" if table.quoted else "''"
-    return (
-        f"read_csv({sql_text(str(head.path))}, columns = {{{names}}}, auto_detect = false, header = false, skip = 1, "
-        f"delim = {sql_text(head.delimiter)}, quote = {quote}, escape = {quote}, nullstr = '', "
-        f"compression = '{'gzip' if head.is_gzip else 'none'}', ignore_errors = true, store_rejects = true, "
-        f"rejects_limit = 0, strict_mode = true, null_padding = false)"
-    )
-
-
-def _json_relation(table: TableFile) -> str:
-    head = table.head
-    names = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in table.columns.used().values())
-    return (
-        f"read_json({sql_text(str(head.path))}, columns = {{{names}}}, format = 'newline_delimited', "
-        f"compression = '{'gzip' if head.is_gzip else 'none'}', ignore_errors = true)"
-    )
 
 
 def judged_sql(relation: str, table: TableFile, wanted: Wanted, further: str = "") -> str:
@@ -131,7 +86,10 @@ def judged_sql(relation: str, table: TableFile, wanted: Wanted, further: str = "
                TRY_CAST({text("cached")} AS DOUBLE) AS c,
                CASE WHEN {text("request_id")} IS NOT NULL THEN hash({text("request_id")}) END AS id_hash,
                lower({text("cache_hit")}) IN ('true', 'hit', 'semantic hit', '1') AS from_cache,
-               {_failed_sql(text("status"))} AS failed
+               {_failed_sql(text("status"))} AS failed,
+               'default' AS traffic_class,
+               CAST(NULL AS BIGINT) AS rank,
+               CAST(0 AS USMALLINT) AS adjusted
         FROM texts
     ),
     ruled AS (SELECT *, {_verdict_sql(table, wanted)} AS verdict FROM parsed),
@@ -182,27 +140,6 @@ def _verdict_sql(table: TableFile, wanted: Wanted) -> str:
         (Rule.ZERO_TOKENS, "p = 0"),
     ]
     return "CASE " + " ".join(f"WHEN {test} THEN {CODES[rule]}" for rule, test in tests) + " END"
-
-
-def _rejected(connection: duckdb.DuckDBPyConnection) -> int:
-    """Lines lost to malformed rows; a quote that is never closed swallows lines, and each of them counts.
-
-    The engine hands out a malformed line with the blank lines before it; those are no rows.
-    """
-    row = connection.execute("""
-        SELECT coalesce(sum(lines), 0) FROM (
-            SELECT max(1 + length(line) - length(replace(line, chr(10), ''))) AS lines FROM (
-                SELECT file_id, line_byte_position, trim(csv_line, chr(10) || chr(13)) AS line FROM reject_errors
-            ) GROUP BY file_id, line_byte_position
-        )
-    """).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _reason(error: duckdb.Error) -> str:
-    """The engine's message without its advice, which speaks of options that our user does not have."""
-    first = str(error).strip().splitlines()[0]
-    return f"cannot be read: {first[:200]}"
 
 
 def sniff_time(head: Head, column: str) -> TimeKind:
