@@ -159,7 +159,6 @@ def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | 
     if state is None:
         raise PlannerError(f"{column.key}: no steady state at the planned replicas")
     sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
-    source = workload.request.traffic
     served, refused = _served(column), _refused(workload, column)
     binding = binding_constraint(need)
     return Pool(
@@ -189,9 +188,11 @@ def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | 
         speed=_speed(column),
         margins=_margins(context, column, state),
         binding_constraint=binding,
-        stated_rate_per_s=source.rate_per_s,
-        growth=source.growth,
-        peak_factor=source.peak_factor,
+        stated_rate_per_s=workload.rates.stated_rate_per_s,
+        growth=workload.rates.growth,
+        peak_factor=workload.rates.peak_factor,
+        rate_measured=workload.rates.rate_measured,
+        peak_measured=workload.rates.peak_measured,
         mean_prompt_tokens=workload.traffic.law.mean_prompt,
         mean_output_tokens=workload.traffic.law.mean_output,
         offered_requests=workload.offered_requests,

@@ -32,6 +32,7 @@ from planner.speed.chain import SILICON, SpeedSources, load_sources
 from planner.speed.load_tests.points_file import read_points
 from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
 from planner.speed.silicon import silicon_source
+from planner.traffic.demand import demand_of
 from planner.traffic.source import load_traffic
 
 Progress = Callable[[str], None]
@@ -236,15 +237,19 @@ def _workload(
         ),
         f"model '{model.name}', traffic",
     )
+    quarter = request.quarter
     if shape is None or traffic is None:
         return None
-    mean_rate = source.rate_per_s * source.growth
+    rates = problems.attempt(
+        lambda: demand_of(source, traffic, quarter.start, quarter.end), f"model '{model.name}', traffic"
+    )
+    if rates is None:
+        return None
     return Workload(
         request=model,
         shape=shape,
         traffic=traffic,
-        planning_rate_per_s=mean_rate * source.peak_factor,
-        mean_rate_per_s=mean_rate,
+        rates=rates,
         horizon_hours=request.quarter.hours,
     )
 

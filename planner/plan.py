@@ -191,9 +191,13 @@ class Pool(Frozen):
     binding_constraint: str
     """The constraint that one replica fewer would break first."""
     stated_rate_per_s: float
-    """Mean arrivals as the request states them, before growth."""
+    """Mean arrivals as the request states them or the log shows them, before growth."""
     growth: float
     peak_factor: float
+    rate_measured: bool = False
+    """Whether the mean rate is the log's own."""
+    peak_measured: bool = False
+    """Whether the peak is that of the log's week."""
     mean_prompt_tokens: float
     """Mean over all requests that arrive, before any refusal."""
     mean_output_tokens: float

@@ -114,12 +114,15 @@ def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]
             source_date=stated_on if log else traffic.source_date or stated_on,
         )  # fmt: skip
 
+    rates = workload.rates
+    rate_log = workload.traffic.source if rates.rate_measured else ""
+    peak_log = workload.traffic.source if rates.peak_measured else ""
     lengths = f"mean prompt {law.mean_prompt:,.0f}, mean output {law.mean_output:,.0f} tokens"
     notes = "; ".join([lengths, *workload.traffic.notes])
     return [
-        row("rate", "mean arrivals", traffic.rate_per_s, "requests/s"),
-        row("peak", "planning rate over mean rate", traffic.peak_factor, "ratio"),
-        row("growth", "growth until the horizon", traffic.growth, "ratio"),
+        row("rate", "mean arrivals", rates.stated_rate_per_s, "requests/s", "; ".join(rates.notes), rate_log),
+        row("peak", "planning rate over mean rate", rates.peak_factor, "ratio", "", peak_log),
+        row("growth", "growth until the horizon", rates.growth, "ratio"),
         row("lengths", "length law", f"{law.requests:,} requests", "", notes, workload.traffic.source),
         row("tail", "tail budget", workload.request.tail_budget, "share of requests"),
     ]

@@ -134,6 +134,29 @@ class Quota(Strict):
     max_gpus: int = Field(ge=0, le=10**9)
 
 
+class Expected(Strict):
+    """A figure with the range that its owner stands by."""
+
+    low: float
+    expected: float
+    high: float
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Expected:
+        if not self.low <= self.expected <= self.high:
+            raise ValueError("must hold low <= expected <= high")
+        return self
+
+
+class GrowthStep(Strict):
+    """A launch, a migration, a client that comes or leaves: from a day on, the rate is another one."""
+
+    on: dt.date
+    factor: float | Expected
+    """Rate from that day on over the rate before."""
+    why: str
+
+
 class TrafficSource(Strict):
     """Where the length law and the bursts of a model come from, and the rate it is scaled to.
 
@@ -146,17 +169,36 @@ class TrafficSource(Strict):
     format: str = "auto"
     model: str = ""
     """Model name inside the log, when it holds several."""
-    rate_per_s: float = Field(gt=0, le=1e6)
-    """Mean arrivals per second over the horizon: the volume that is served and paid for."""
+    rate_per_s: float | None = Field(default=None, gt=0, le=1e6)
+    """Mean arrivals per second over the horizon: the volume that is served and paid for. Without it, the log's own."""
     peak_factor: float = Field(default=1.0, ge=1, le=100)
     """Planning rate over mean rate: the busy hours that the fleet must hold."""
+    peak_quantile: float | None = Field(default=None, ge=0, le=1)
+    """Instead of `peak_factor`: the busiest hour of the week as the log shows it, at this quantile over its weeks."""
+    zone: str = "UTC"
+    """Whose hours make the week, for `peak_quantile`."""
+    holidays: tuple[dt.date, ...] = ()
+    """Days of the log that are a class of their own, for `peak_quantile`."""
     growth: float = Field(default=1.0, gt=0, le=100)
     """Factor on both rates for growth until the horizon."""
+    growth_per_quarter: float | Expected = 0.0
+    """Steady growth from the day of the rate on, compounded; 0.1 is 10 % a quarter."""
+    steps: tuple[GrowthStep, ...] = ()
+    """Dated changes, on top of steady growth."""
     options: dict[str, str | int | float] = Field(default_factory=dict)
     """Options of the reader, such as a column mapping or the seed of a generated sample."""
     source: str = ""
     """Who states the rate, for the Inputs sheet."""
     source_date: dt.date | None = None
+
+    @model_validator(mode="after")
+    def _one_peak(self) -> TrafficSource:
+        if self.peak_quantile is not None and self.peak_factor != 1.0:
+            raise ValueError("peak_factor and peak_quantile both say what the peak is: keep one")
+        per_quarter = self.growth_per_quarter
+        if (per_quarter.low if isinstance(per_quarter, Expected) else per_quarter) <= -1:
+            raise ValueError("growth_per_quarter must be above -1: 0.1 is 10 % a quarter")
+        return self
 
 
 class Targets(Strict):

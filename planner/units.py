@@ -75,6 +75,11 @@ def ms_to_s(milliseconds: float) -> float:
     return milliseconds / MS_PER_S
 
 
+def minutes_to_s(minutes: float) -> float:
+    """Minutes to seconds."""
+    return minutes * 60.0
+
+
 def hours_to_s(hours: float) -> float:
     """Hours to seconds."""
     return hours * SECONDS_PER_HOUR

@@ -17,6 +17,7 @@ from planner.queueing.load import Demand, Limits
 from planner.request import ModelRequest, Quota
 from planner.speed.chain import SpeedSources
 from planner.speed.types import SpeedModel
+from planner.traffic.demand import DemandRates
 from planner.traffic.types import LengthLaw, Traffic
 
 
@@ -27,9 +28,18 @@ class Workload:
     request: ModelRequest
     shape: ModelShape
     traffic: Traffic
-    planning_rate_per_s: float
-    mean_rate_per_s: float
+    rates: DemandRates
     horizon_hours: float
+
+    @property
+    def planning_rate_per_s(self) -> float:
+        """What the fleet must hold."""
+        return self.rates.planning_rate_per_s
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """What is served and paid for."""
+        return self.rates.mean_rate_per_s
 
     @property
     def name(self) -> str:

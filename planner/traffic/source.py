@@ -146,6 +146,8 @@ def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha2
         window_s=(window[1] - window[0]) / 1e6,
         source=f"{manifest.source}: {', '.join(manifest.files)}",
         sha256=sha256,
+        window_start_us=manifest.window_start_us,
+        calendar_time=manifest.time_base == "UTC",
         caps=_caps(manifest.caps.get(inside, {})),
         notes=tuple(str(note) for note in [*manifest.filters_applied, heavy_loss(manifest.counts)] if note),
     )

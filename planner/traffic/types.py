@@ -106,6 +106,10 @@ class Traffic:
     """Where the lengths were censored."""
     notes: tuple[str, ...] = ()
     """What was filtered or drawn, for the plan's provenance."""
+    window_start_us: int = 0
+    """Start of the observed window: microseconds since 1970, or since the start of the log."""
+    calendar_time: bool = False
+    """Whether times are UTC; false where the log counts time from its own start."""
 
     @property
     def offered_rate_per_s(self) -> float:

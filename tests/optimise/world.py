@@ -13,6 +13,7 @@ from planner.optimise.exact import Fleet
 from planner.optimise.types import Decision, SolverSettings, Workload
 from planner.pipeline import fleet_of
 from planner.request import ModelRequest, PlanRequest, Targets, TrafficSource
+from planner.traffic.demand import DemandRates
 from planner.traffic.types import Tail, Traffic
 from tests.queueing.laws import burst_of, law_of
 
@@ -68,7 +69,7 @@ def workload(
         targets=targets or Targets(), tp_degrees=tp_degrees, max_num_seqs=(256,),
     )  # fmt: skip
     shape = catalog().model_shape(weights)
-    return Workload(request, shape, traffic(name, prompt, output, idc), rate, rate, 2160.0)
+    return Workload(request, shape, traffic(name, prompt, output, idc), DemandRates(rate), 2160.0)
 
 
 def request_of(workloads: list[Workload], **changes) -> PlanRequest:

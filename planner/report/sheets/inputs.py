@@ -206,9 +206,17 @@ def _demand_rows(plan: FleetPlan) -> Iterator[InputRow]:
             row = stated(item, text, "share", value, f"{_run(plan)}, from the traffic log")
             return replace(row, date=day, note=note, kind=Kind.RESULT)
 
-        yield stated("rate", "mean arrivals", "requests/s", pool.stated_rate_per_s, _request(plan))
+        yield stated(
+            "rate", "mean arrivals", "requests/s", pool.stated_rate_per_s, log if pool.rate_measured else _request(plan)
+        )
         yield stated("growth", "growth until the horizon", "ratio", pool.growth, _request(plan))
-        yield stated("peak", "planning rate over mean rate", "ratio", pool.peak_factor, _request(plan))
+        yield stated(
+            "peak",
+            "planning rate over mean rate",
+            "ratio",
+            pool.peak_factor,
+            log if pool.peak_measured else _request(plan),
+        )
         yield stated("mean_prompt", "mean prompt of all requests", "tokens/request", pool.mean_prompt_tokens, log)
         yield stated("mean_output", "mean output of all requests", "tokens/request", pool.mean_output_tokens, log)
         yield decided("refused_requests", "requests refused", pool.refused_request_share)
