@@ -13,7 +13,7 @@ from planner import __version__, units
 from planner.errors import PlannerError
 from planner.memory.types import Sizing
 from planner.optimise.candidates import EDGES, stacked
-from planner.optimise.exact import ReplicaState, capacity_per_s, replica_state
+from planner.optimise.exact import ReplicaState, capacity_per_s, pool_overflow, replica_state
 from planner.optimise.explain import binding_constraint, shares_at
 from planner.optimise.program import quota_covers
 from planner.optimise.types import Column, Decision, ProgramData, SolverSettings, Workload
@@ -34,7 +34,7 @@ from planner.plan import (
     RunnerUp,
     Solve,
 )
-from planner.queueing.footprint import longest_request
+from planner.queueing.holding import longest_request
 from planner.queueing.live_tokens import mean_formula
 from planner.queueing.load import Constraint, live_request_quantile, settle, ttft_s
 from planner.report.launch import launch_command
@@ -155,7 +155,7 @@ def _solve(decision: Decision, settings: SolverSettings) -> Solve:
 
 def _pool(context: Context, column: Column, runners_up: Mapping[str, RunnerUp | None]) -> Pool:
     workload, need, config = context.workloads[column.model], column.need, column.need.config
-    state = replica_state(config, need.demand, need.replicas)
+    state = replica_state(need, need.replicas)
     if state is None:
         raise PlannerError(f"{column.key}: no steady state at the planned replicas")
     sizing, deployment, length = config.sizing, config.sizing.deployment, config.length
@@ -288,7 +288,7 @@ def _load(column: Column, state: ReplicaState) -> PoolLoad:
         quantile_live_tokens=state.tokens.quantile(overflow),
         mean_formula_tokens=formula.live_requests * config.marks.holding.of_mean(law.mean_prompt, law.mean_output),
         overflow_probability=overflow,
-        expected_overflow=state.tokens.overflow(config.pool_token_equivalents),
+        expected_overflow=pool_overflow(config, state),
         work_share=float(load.work_share[0]),
     )
 

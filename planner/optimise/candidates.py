@@ -18,16 +18,8 @@ from planner.catalog.offer import Offer
 from planner.memory.calibration import calibrated_size
 from planner.memory.types import Deployment, KvDtype, Sizing, WeightDtype
 from planner.optimise.types import Column, Config, LengthChoice, Need, Rejection, Serving, Workload
-from planner.queueing.footprint import (
-    Holding,
-    Marks,
-    Moments,
-    holding_of,
-    marks_of,
-    moments_of,
-    pool_token_equivalents,
-    stack_moments,
-)
+from planner.queueing.footprint import Marks, Moments, marks_of, moments_of, stack_moments
+from planner.queueing.holding import Holding, holding_of, pool_token_equivalents
 from planner.queueing.load import Candidates, Demand, Limits, dispersion_of, scaled, used_shares
 from planner.queueing.replicas import MAX_REPLICAS, least_replicas
 from planner.queueing.waiting import prompt_points
@@ -62,7 +54,7 @@ def length_choices(workload: Workload) -> tuple[LengthChoice, ...]:
     model_maximum = workload.shape.max_position_embeddings
     budget = workload.request.tail_budget
     shortest = length_at_tail(workload.traffic, budget)
-    longest = int(workload.traffic.tail.total.max())
+    longest = int(workload.traffic.law.max_total.max())
     wanted = {shortest, longest, (shortest + longest) // 2}
     lengths = sorted({min(-(-length // LENGTH_STEP) * LENGTH_STEP, model_maximum) for length in wanted})
     choices = []

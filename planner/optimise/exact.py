@@ -17,12 +17,14 @@ from planner.optimise.candidates import columns_of, stacked
 from planner.optimise.solve import solve_ratio
 from planner.optimise.types import Column, Config, Decision, Need, ProgramData, SolverSettings, Workload
 from planner.queueing.footprint import Moments
-from planner.queueing.live_tokens import LiveTokens, Residence, live_tokens
-from planner.queueing.load import Candidates, Demand, PoolCheck, ReplicaLoad, settle
+from planner.queueing.live_tokens import SMALLEST_OVERFLOW, LiveTokens, Residence, live_tokens
+from planner.queueing.load import Candidates, PoolCheck, ReplicaLoad, settle
 from planner.queueing.replicas import feasible, least_replicas
 
 MAX_ROUNDS = 400
 CAPACITY_STEP = 0.01
+LEAST_TAIL = 1e-6
+"""A pool that overflows less often is said to overflow at most so often."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,26 @@ class ReplicaState:
     tokens: LiveTokens
 
 
-def replica_state(config: Config, demand: Demand, replicas: int) -> ReplicaState | None:
-    """The settled state of one replica, or ``None`` when it has no steady state."""
+def replica_state(need: Need, replicas: int) -> ReplicaState | None:
+    """The settled state of one replica of a need, or ``None`` when it has no steady state."""
+    config, demand = need.config, need.demand
     candidates = stacked([config])
     load = settle(candidates, demand, np.array([float(replicas)]))
     if not np.isfinite(load.token_s[0]):
         return None
-    return ReplicaState(load, _tokens(config, load))
+    return ReplicaState(load, _tokens(config, load, min(need.limits.overflow_probability, SMALLEST_OVERFLOW)))
 
 
-def _tokens(config: Config, load: ReplicaLoad) -> LiveTokens:
+def pool_overflow(config: Config, state: ReplicaState) -> float:
+    """P(live tokens > pool); below `LEAST_TAIL`, that bound."""
+    return _tokens(config, state.load, LEAST_TAIL).overflow(config.pool_token_equivalents)
+
+
+def _tokens(config: Config, load: ReplicaLoad, smallest_overflow: float) -> LiveTokens:
     stay = Residence(*(np.asarray(getattr(load.stay, name)[0]) for name in ("s0", "s1", "s2", "token_s")))
     moments: Moments = config.moments
-    return live_tokens(float(load.rate_per_s[0]), float(load.idc[0]), config.marks, moments, stay)
+    rate, idc = float(load.rate_per_s[0]), float(load.idc[0])
+    return live_tokens(rate, idc, config.marks, moments, stay, smallest_overflow=smallest_overflow)
 
 
 def holds_exactly(need: Need, replicas: int) -> bool:
@@ -54,7 +63,7 @@ def holds_exactly(need: Need, replicas: int) -> bool:
     count = np.array([float(replicas)])
     if not feasible(candidates, need.demand, count, need.limits, PoolCheck.NONE)[0]:
         return False
-    state = replica_state(need.config, need.demand, replicas)
+    state = replica_state(need, replicas)
     overflow = need.limits.overflow_probability
     return state is not None and state.tokens.quantile(overflow) <= need.config.pool_token_equivalents
 

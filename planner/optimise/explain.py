@@ -38,7 +38,7 @@ def binding_constraint(need: Need) -> str:
     if need.replicas == 1:
         return "at least one replica"
     fewer = need.replicas - 1
-    shares = shares_at(need, fewer, replica_state(need.config, need.demand, fewer))
+    shares = shares_at(need, fewer, replica_state(need, fewer))
     broken = {name: share for name, share in shares.items() if share > 1.0}
     return max(broken, key=lambda name: (broken[name], name)) if broken else "rounding to whole replicas"
 

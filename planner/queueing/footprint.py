@@ -30,66 +30,11 @@ from functools import cache
 import numpy as np
 
 from planner.memory.types import Sizing
+from planner.queueing.holding import Holding, holding_of
 from planner.traffic.types import FloatArray, IntArray, LengthLaw
 
-STEPS_IN_FLIGHT = 2
-"""Decode steps that an asynchronous scheduler runs ahead of what it has processed: their tokens are not yet freed."""
 DECODE_POINTS = 24
 """Gauss-Legendre points over the output of a cell: exact between the steps of blocks."""
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a request occupies by its tokens, in token-equivalents.
-
-    Attributes
-    ----------
-    full, sliding
-        Of one token in layers that keep everything, and in those that keep a window.
-    block_tokens
-        Tokens are taken in blocks of this size.
-    window_tokens
-        Most tokens held in sliding layers while decoding, in whole blocks.
-    reserve_tokens
-        The same during prefill.
-    state
-        Held however short the request.
-    """
-
-    full: float
-    sliding: float
-    block_tokens: int
-    window_tokens: int
-    reserve_tokens: int
-    state: float
-
-    def of(self, tokens: FloatArray, longest: FloatArray, most: int) -> FloatArray:
-        """Token-equivalents of requests of ``tokens`` on average, of which none has more than ``longest``.
-
-        ``most`` bounds the tokens of sliding layers.
-        """
-        block = self.block_tokens
-        blocks = np.minimum(np.ceil(longest / block) * block, tokens + (block - 1.0))
-        return np.asarray(self.full * blocks + self.sliding * np.minimum(blocks, float(most)) + self.state)
-
-    def of_mean(self, mean_prompt: float, mean_output: float) -> float:
-        """Token-equivalents of a request of mean lengths halfway through its output: for the formula of means."""
-        tokens = np.asarray(mean_prompt + mean_output / 2)
-        return float(self.of(tokens, tokens, self.window_tokens))
-
-
-def holding_of(sizing: Sizing) -> Holding:
-    """How a sizing's pool charges a request."""
-    unit, block = token_equivalent_bytes(sizing), sizing.largest_block_tokens
-    kept = (-(-(sizing.window_tokens + STEPS_IN_FLIGHT - 1) // block) + 1) * block
-    return Holding(
-        full=sizing.bytes_per_token / unit,
-        sliding=sizing.sliding_bytes_per_token / unit,
-        block_tokens=block,
-        window_tokens=min(kept, sizing.sliding_reserve_tokens),
-        reserve_tokens=sizing.sliding_reserve_tokens,
-        state=sizing.pool_state_bytes_per_request / unit,
-    )
 
 
 @dataclass(frozen=True)
@@ -106,6 +51,8 @@ class Marks:
         Longest prompt of the cell, tokens.
     holding
         What tokens occupy.
+    prompt_sd
+        Standard deviation of the prompts inside the cell, tokens: what the law of few live requests can see.
     """
 
     weight: FloatArray
@@ -113,11 +60,30 @@ class Marks:
     output: FloatArray
     longest_prompt: FloatArray
     holding: Holding
+    prompt_sd: FloatArray
 
     @property
     def start(self) -> FloatArray:
-        """Token-equivalents held during prefill."""
-        return self.holding.of(self.prompt, self.longest_prompt, self.holding.reserve_tokens)
+        """Token-equivalents held at the end of prefill; without chunks, during all of it."""
+        whole = self.holding.of(self.prompt, self.longest_prompt, self.holding.reserve_tokens)
+        return whole - self._shared(self.prompt)
+
+    def prefilling(self, done: FloatArray) -> FloatArray:
+        """Token-equivalents held when a share ``done`` of the prompt is computed; cells along the last axis.
+
+        In chunks, the blocks of the chunk that is being computed are taken.
+        """
+        chunk = self.holding.chunk_tokens
+        if not chunk:
+            return np.broadcast_to(self.start, np.broadcast_shapes(np.shape(done), self.start.shape))
+        taken = (np.floor(done * self.prompt / chunk) + 1.0) * chunk
+        tokens, longest = np.minimum(self.prompt, taken), np.minimum(self.longest_prompt, taken)
+        return self.holding.of(tokens, longest, self.holding.reserve_tokens) - self._shared(tokens)
+
+    def _shared(self, tokens: FloatArray) -> FloatArray:
+        """Of ``tokens`` computed, those that are held once for all requests, in token-equivalents."""
+        shared = float(self.holding.shared_tokens)
+        return np.asarray(self.holding.full * np.where(self.prompt >= shared, np.minimum(tokens, shared), 0.0))
 
     @property
     def end(self) -> FloatArray:
@@ -127,7 +93,7 @@ class Marks:
     def held(self, generated: FloatArray) -> FloatArray:
         """Token-equivalents held in decode after ``generated`` tokens; cells along the last axis."""
         tokens, longest = self.prompt + generated, self.longest_prompt + generated
-        return self.holding.of(tokens, longest, self.holding.window_tokens)
+        return self.holding.of(tokens, longest, self.holding.window_tokens) - self._shared(self.prompt)
 
 
 @dataclass(frozen=True)
@@ -184,30 +150,16 @@ def marks_of(law: LengthLaw, sizing: Sizing) -> Marks:
     sizing
         The pool that they are held in.
     """
+    return marks_held(law, holding_of(sizing))
+
+
+def marks_held(law: LengthLaw, holding: Holding) -> Marks:
+    """Weighted points of a length law under a holding that is stated."""
     n = law.n.astype(np.float64)
     longest = law.max_prompt.astype(np.float64)
-    return Marks(n / n.sum(), law.sum_prompt / n, law.sum_output / n, longest, holding_of(sizing))
-
-
-def token_equivalent_bytes(sizing: Sizing) -> float:
-    """Bytes per GPU of one token-equivalent: a token of the layers that keep everything, else of the sliding ones.
-
-    The state of one request where no layer keeps tokens.
-    """
-    kinds = (sizing.bytes_per_token, sizing.sliding_bytes_per_token, sizing.pool_state_bytes_per_request)
-    return next(figure for figure in kinds if figure > 0)
-
-
-def longest_request(sizing: Sizing) -> float:
-    """Token-equivalents that one request of ``max_model_len`` fills when its windows are full, states included."""
-    windows = sizing.sliding_bytes_per_token * min(sizing.max_model_len, sizing.sliding_reserve_tokens)
-    held = sizing.bytes_per_token * sizing.max_model_len + windows + sizing.pool_state_bytes_per_request
-    return held / token_equivalent_bytes(sizing)
-
-
-def pool_token_equivalents(sizing: Sizing) -> float:
-    """The pool in token-equivalents: whole blocks only."""
-    return sizing.num_blocks * sizing.bytes_per_block / token_equivalent_bytes(sizing)
+    mean = law.sum_prompt / n
+    spread = np.sqrt(np.maximum(law.sum_pp / n - mean**2, 0.0))
+    return Marks(n / n.sum(), mean, law.sum_output / n, longest, holding, spread)
 
 
 def moments_of(marks: Marks, law: LengthLaw) -> Moments:
@@ -218,10 +170,13 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
     length).
     """
     total = float(law.n.sum())
-    weight, start, full = marks.weight, marks.start, marks.holding.full
-    prompt_powers = np.stack([np.ones_like(start), marks.prompt, law.sum_pp / law.n])
-    prefill = np.array([[float(np.sum(weight * start**k * power)) for power in prompt_powers] for k in range(4)])
+    weight, full = marks.weight, marks.holding.full
     points, shares = _decode_points()
+    filling = marks.prefilling(points[:, None])
+    prompt_powers = np.stack([np.ones_like(marks.prompt), marks.prompt, law.sum_pp / law.n])
+    prefill = np.array(
+        [[float(np.sum(weight * (shares @ filling**k) * power)) for power in prompt_powers] for k in range(4)]
+    )
     generated = points[:, None] * marks.output
     held = marks.held(generated)
     beside = shares @ (held - full * (marks.prompt + generated))
@@ -241,7 +196,7 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
         prefill=prefill,
         decode=decode,
         decode_overlap=np.asarray(_decode_overlap(marks, shares @ held)),
-        prefill_overlap=_prefill_overlap(marks),
+        prefill_overlap=_prefill_overlap(marks, shares @ filling),
     )
 
 
@@ -252,11 +207,11 @@ def _decode_points() -> tuple[FloatArray, FloatArray]:
     return (points + 1.0) / 2.0, weights / 2.0
 
 
-def _prefill_overlap(marks: Marks) -> FloatArray:
-    """See `Moments.prefill_overlap`; exact, because G is a step function of p."""
+def _prefill_overlap(marks: Marks, mean_filling: FloatArray) -> FloatArray:
+    """See `Moments.prefill_overlap`; exact without chunks, because G is a step function of p."""
     order = np.argsort(marks.prompt)
     edges = np.concatenate([[0.0], marks.prompt[order]])
-    mass = (marks.weight * marks.start)[order]
+    mass = (marks.weight * mean_filling)[order]
     above = np.cumsum(mass[::-1])[::-1]
     return np.array([mass.sum() ** 2, np.sum(above**2 * np.diff(edges)), np.sum(above**2 * np.diff(edges**2))])
 

@@ -7,15 +7,19 @@ of a batch have independent lengths. Nothing waits for memory (the pool is to be
 The exact law is a compound of footprints over ages (M^[X]/G/infinity): with psi_a(t) the characteristic function of
 what a request of age a holds (0 after it has left) and G the generating function of the batch size,
 
-    log phi(t) = (rate / b) * integral over a of [G(psi_a(t)) − 1] da
+    log phi(t) = (rate / b) * integral over a of [G(psi_a(t)) − 1] da = rate * K(t)
 
-(the generating functional of a Poisson process of batches), inverted by FFT on a lattice. Two figures are vectorised
-over candidates: a bound that the quantile cannot fall below, which decides what may be skipped, and the three-moment
-gamma, close but no bound, which only says where to look first. Only the lattice law is claimed by a plan.
+(the generating functional of a Poisson process of batches). The rate itself may be uncertain: where it is gamma with
+squared coefficient of variation c, phi = (1 − c rate K)^(−1/c). Both are inverted by FFT (`planner.queueing.lattice`).
+
+Two figures are vectorised over candidates: a bound that the quantile cannot fall below, which decides what may be
+skipped, and the three-moment gamma, close but no bound, which only says where to look first. Only the lattice law is
+claimed by a plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,70 +27,41 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Marks, Moments
+from planner.queueing.lattice import POINTS, Ages, ages_of, density_of, exponent_of, span_at_least
+from planner.queueing.residence import (
+    Residence,
+    dispersion_scale_s,
+    footprint_integral,
+    mean_live_tokens,
+    squared_mean_integral,
+)
 from planner.traffic.types import FloatArray
 
-LATTICE_POINTS = 2**14
-AGE_CELLS = 192
+__all__ = [
+    "LiveLoad",
+    "LiveTokens",
+    "MeanFormula",
+    "Residence",
+    "batch_mean",
+    "dispersion_scale_s",
+    "footprint_integral",
+    "gamma_quantile",
+    "live_tokens",
+    "live_tokens_batch",
+    "mean_formula",
+    "mean_live_tokens",
+    "quantile_lower_bound",
+    "screened_quantile",
+    "squared_mean_integral",
+    "thinned_idc",
+]
 
-
-@dataclass(frozen=True)
-class Residence:
-    """How long a request stays: ``s0 + s1 P + s2 P^2`` seconds in prefill, then ``token_s`` for each output token."""
-
-    s0: FloatArray
-    s1: FloatArray
-    s2: FloatArray
-    token_s: FloatArray
-
-    def mean_s(self, moments: Moments) -> FloatArray:
-        """Mean time in system, s."""
-        prefill = self.s0 + self.s1 * moments.mean_prompt + self.s2 * moments.mean_prompt2
-        return prefill + self.token_s * moments.mean_output
-
-    def occupied_s(self, prompt: FloatArray) -> FloatArray:
-        """Time that prompts keep others waiting, s: all of their prefill but ``s0``, the last step that they share.
-
-        With candidates along the first axis of the residence, the result has shape (candidates, prompts).
-        """
-        return np.asarray(self.s1[..., None] * prompt + self.s2[..., None] * prompt**2)
-
-    def resident_s(self, prompt: FloatArray) -> FloatArray:
-        """Time from admission to the first token, s, shaped as `occupied_s`."""
-        return np.asarray(self.s0[..., None] + self.occupied_s(prompt))
-
-
-def footprint_integral(moments: Moments, stay: Residence, power: int) -> FloatArray:
-    """E of the integral over a request's life of its footprint to ``power``, token-equivalents^power x s."""
-    c = moments.prefill[power]
-    return np.asarray(stay.s0 * c[0] + stay.s1 * c[1] + stay.s2 * c[2] + stay.token_s * moments.decode[power])
-
-
-def squared_mean_integral(moments: Moments, stay: Residence) -> FloatArray:
-    """Integral over age of E[footprint at that age]^2, token-equivalents^2 x s: what bursts add to the variance.
-
-    The two phases are taken one after the other: decode of one request beside prefill of another is left out.
-    """
-    p = moments.prefill_overlap
-    prefill = stay.s0 * p[0] + stay.s1 * p[1] + stay.s2 * p[2]
-    return np.asarray(prefill + stay.token_s * moments.decode_overlap)
-
-
-def dispersion_scale_s(moments: Moments, stay: Residence) -> FloatArray:
-    """Time scale at which the burstiness of arrivals reaches the live tokens, s.
-
-    The width of the rectangle with the integral and the squared integral of the mean footprint h(a) over age,
-    (integral h)^2 / integral h^2: the lifetime itself when all requests live equally long, twice its mean when
-    lifetimes are exponential.
-    """
-    return np.asarray(footprint_integral(moments, stay, 1) ** 2 / squared_mean_integral(moments, stay))
-
-
-def mean_live_tokens(rate_per_s: FloatArray, moments: Moments, stay: Residence) -> FloatArray:
-    """Mean live token-equivalents: rate x E[integral of the footprint] (Little's law for work held).
-
-    It is the true mean, rate x E[P (s + O/v) + O^2 / (2 v)], not the product of means.
-    """
-    return rate_per_s * footprint_integral(moments, stay, 1)
+SMALLEST_OVERFLOW = 1e-3
+"""Least overflow whose quantile a law must hold, where the caller asks for none smaller."""
+BEYOND = 0.9
+"""Share of that overflow that may lie beyond the lattice."""
+WIDEST = 2.5
+"""A lattice that reaches further beyond the smallest quantile than this many times is made again, narrower."""
 
 
 class MeanFormula(NamedTuple):
@@ -162,29 +137,36 @@ def _cumulants(
 
 @dataclass(frozen=True)
 class LiveTokens:
-    """The exact law of live token-equivalents on a lattice."""
+    """The exact law of live token-equivalents on a lattice, up to its end; what lies beyond is one remainder."""
 
     step_tokens: float
     cumulative: FloatArray
     mean: float
 
     def quantile(self, overflow: float) -> float:
-        """Least amount that is exceeded with probability at most ``overflow``."""
+        """Least amount that is exceeded with probability at most ``overflow``, token-equivalents.
+
+        Raises
+        ------
+        ValueError
+            If it lies beyond the lattice, which was made for larger overflows.
+        """
         index = int(np.searchsorted(self.cumulative, 1.0 - overflow))
+        if index >= len(self.cumulative):
+            raise ValueError(f"the law was made for overflows larger than {overflow}")
         return index * self.step_tokens
 
     def overflow(self, pool_tokens: float) -> float:
-        """P(live tokens > pool)."""
+        """P(live tokens > pool); beyond the lattice, the bound at its end."""
         index = int(np.floor(pool_tokens / self.step_tokens * (1 + 1e-12)))
-        if index >= len(self.cumulative):
-            return 0.0
-        return max(0.0, 1.0 - float(self.cumulative[index]))
+        return max(0.0, 1.0 - float(self.cumulative[min(index, len(self.cumulative) - 1)]))
 
 
-def live_tokens(rate_per_s: float, idc: float, marks: Marks, moments: Moments, stay: Residence) -> LiveTokens:
-    """The exact law of the live tokens of one replica (scalars only), by FFT.
+@dataclass(frozen=True)
+class LiveLoad:
+    """What one replica is asked to hold.
 
-    Parameters
+    Attributes
     ----------
     rate_per_s
         Arrivals at this replica.
@@ -193,50 +175,110 @@ def live_tokens(rate_per_s: float, idc: float, marks: Marks, moments: Moments, s
     marks, moments
         The length law in token-equivalents of the pool.
     stay
-        Time in prefill and per token at the planned concurrency.
+        Time in prefill and per token at the planned concurrency (scalars).
+    rate_cv2
+        Squared coefficient of variation of the rate itself: how sure it is.
+    """
+
+    rate_per_s: float
+    idc: float
+    marks: Marks
+    moments: Moments
+    stay: Residence
+    rate_cv2: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Mean live token-equivalents."""
+        return float(mean_live_tokens(np.asarray(self.rate_per_s), self.moments, self.stay))
+
+    @property
+    def mean_request(self) -> float:
+        """Mean footprint over the time that requests live: what a lattice holds at least, however little is live."""
+        return float(footprint_integral(self.moments, self.stay, 1) / self.stay.mean_s(self.moments))
+
+
+def live_tokens(
+    rate_per_s: float,
+    idc: float,
+    marks: Marks,
+    moments: Moments,
+    stay: Residence,
+    *,
+    rate_cv2: float = 0.0,
+    smallest_overflow: float = SMALLEST_OVERFLOW,
+) -> LiveTokens:
+    """The exact law of the live tokens of one replica; see `LiveLoad` for the parameters.
 
     Raises
     ------
     ValueError
         If the rate is not positive or the law holds nothing.
     """
-    exact_mean = float(mean_live_tokens(np.asarray(rate_per_s), moments, stay))
-    if rate_per_s <= 0 or exact_mean <= 0:
-        raise ValueError("live tokens need a positive rate and a length law that holds tokens")
-    batch = float(batch_mean(idc))
-    variance = rate_per_s * float(footprint_integral(moments, stay, 2)) * max(idc, 1.0)
-    largest = float(max(marks.start.max(), marks.end.max()))
-    span = exact_mean + 14.0 * float(np.sqrt(variance)) + 4.0 * batch * largest
-    step = span / LATTICE_POINTS
-    held, alive_s = _age_distributions(marks, stay, step)
-    transform = np.fft.rfft(held, n=LATTICE_POINTS, axis=1)
-    psi = transform / (batch - (batch - 1.0) * transform)
-    log_phi = rate_per_s / batch * (alive_s @ (psi - 1.0))
-    density = np.clip(np.fft.irfft(np.exp(log_phi), n=LATTICE_POINTS), 0.0, None)
-    density /= density.sum()
-    lattice_mean = float(density @ np.arange(LATTICE_POINTS)) * step
-    return LiveTokens(step * exact_mean / lattice_mean, np.cumsum(density), exact_mean)
+    load = LiveLoad(rate_per_s, idc, marks, moments, stay, rate_cv2)
+    return live_tokens_batch([load], smallest_overflow)[0]
 
 
-def _age_distributions(marks: Marks, stay: Residence, step: float) -> tuple[FloatArray, FloatArray]:
-    """For each cell of age: the lattice law of what a request holds then (0 after it left), and the cell's length.
+def live_tokens_batch(loads: Sequence[LiveLoad], smallest_overflow: float = SMALLEST_OVERFLOW) -> list[LiveTokens]:
+    """The exact laws of many loads; those that differ in rate and burstiness alone share the transforms of their ages.
 
-    Footprints between two lattice points are split so that their mean is kept.
+    Each law is the one that `live_tokens` gives for its load, to the last bit.
+
+    Parameters
+    ----------
+    loads
+        In any order; sharing is by identity of ``marks`` and ``moments`` and by the values of ``stay``.
+    smallest_overflow
+        Least overflow whose quantile will be asked for.
+
+    Raises
+    ------
+    ValueError
+        If a rate is not positive or a law holds nothing.
     """
-    prefill = stay.resident_s(marks.prompt)
-    life = prefill + stay.token_s * marks.output
-    longest = float(life.max())
-    edges = np.concatenate([[0.0], np.geomspace(min(longest * 1e-3, float(life.min()) + 1e-9), longest, AGE_CELLS)])
-    ages, lengths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    generated = np.clip((ages[:, None] - prefill[None, :]) / stay.token_s, 0.0, None)
-    in_prefill = ages[:, None] < prefill[None, :]
-    footprint = np.where(in_prefill, marks.start[None, :], marks.held(generated))
-    held = np.where(ages[:, None] < life[None, :], footprint, 0.0) / step
-    lower = np.minimum(held.astype(np.int64), LATTICE_POINTS - 2)
-    share = held - lower
-    row = np.arange(len(ages))[:, None] * LATTICE_POINTS
-    weight = np.broadcast_to(marks.weight, held.shape)
-    size = len(ages) * LATTICE_POINTS
-    law: FloatArray = np.bincount((row + lower).ravel(), (weight * (1.0 - share)).ravel(), size).astype(np.float64)
-    law += np.bincount((row + lower + 1).ravel(), (weight * share).ravel(), size)
-    return law.reshape(len(ages), LATTICE_POINTS), lengths
+    if any(load.rate_per_s <= 0 or load.mean <= 0 for load in loads):
+        raise ValueError("live tokens need a positive rate and a length law that holds tokens")
+    found: list[LiveTokens | None] = [None] * len(loads)
+    groups: dict[tuple[object, ...], list[tuple[float, int]]] = {}
+    for place, load in enumerate(loads):
+        groups.setdefault(_shared_key(load), []).append((_first_span(load, smallest_overflow), place))
+    for group in groups.values():
+        shared: dict[float, Ages] = {}
+        for span, place in sorted(group):
+            found[place] = _law(loads[place], span, smallest_overflow, shared)
+    return [law for law in found if law is not None]
+
+
+def _shared_key(load: LiveLoad) -> tuple[object, ...]:
+    stay = load.stay
+    return (id(load.marks), id(load.moments), *(float(v) for v in (stay.s0, stay.s1, stay.s2, stay.token_s)))
+
+
+def _first_span(load: LiveLoad, smallest_overflow: float) -> float:
+    """Where the lattice is tried first: a little beyond the three-moment gamma's quantile."""
+    scalars = np.asarray(load.rate_per_s), np.asarray(load.idc)
+    mean, variance, skewness = (float(figure) for figure in _cumulants(*scalars, load.moments, load.stay))
+    cv2 = load.rate_cv2
+    mixed = variance + cv2 * mean**2
+    third = skewness * variance**1.5 + 3.0 * cv2 * mean * variance + 2.0 * cv2**2 * mean**3
+    shape = np.asarray(mean), np.asarray(mixed), np.asarray(third / mixed**1.5)
+    return span_at_least(max(1.1 * float(gamma_quantile(*shape, smallest_overflow)), load.mean_request))
+
+
+def _law(load: LiveLoad, span: float, smallest_overflow: float, shared: dict[float, Ages]) -> LiveTokens:
+    """The law on a lattice that ends a little beyond the smallest quantile, looked for from ``span`` on."""
+    batch = float(batch_mean(load.idc))
+    narrowest = 0.0
+    while True:
+        if span not in shared:
+            footprint = float(footprint_integral(load.moments, load.stay, 1))
+            shared[span] = ages_of(load.marks, load.stay, footprint, span)
+        density = density_of(exponent_of(shared[span], batch), load.rate_per_s, load.rate_cv2, POINTS)
+        law = LiveTokens(span / POINTS, np.cumsum(density), load.mean)
+        if law.cumulative[-1] < 1.0 - smallest_overflow * BEYOND:
+            narrowest = span = span_at_least(span * 1.3)
+            continue
+        enough = span_at_least(max(1.2 * law.quantile(smallest_overflow), load.mean_request))
+        if enough * WIDEST > span or enough <= narrowest:
+            return law
+        span = enough

@@ -11,7 +11,7 @@ import numpy as np
 from planner import units
 from planner.memory.types import Sizing
 from planner.plan import Measure, Pool
-from planner.queueing.footprint import holding_of, pool_token_equivalents
+from planner.queueing.holding import holding_of, pool_token_equivalents
 from planner.speed.chain import bands_of
 from planner.speed.curve import Loads
 from planner.speed.operating import closed_loop

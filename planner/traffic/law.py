@@ -6,11 +6,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.errors import InputError, Problem
 from planner.traffic.buckets import lower_edge
-from planner.traffic.types import Burst, IntArray, LengthLaw, Tail, Traffic
+from planner.traffic.types import Burst, FloatArray, IntArray, LengthLaw, Tail, Traffic
 
+BoolArray = npt.NDArray[np.bool_]
+
+SIGNIFICANT_SD = 2.0
+"""A log whose index is less than this many standard deviations above that of a Poisson process shows no burst."""
+COARSEST_TICKS = 4
+"""A window of fewer ticks of the clock says nothing about bursts."""
 STATED_IDC = "traffic.options = {idc = 3}"
 """How a request states an index of dispersion, by example."""
 REQUESTS_BEYOND = 10
@@ -28,10 +35,16 @@ class RefusedShares(NamedTuple):
 
 def is_exact(traffic: Traffic, max_model_len: int) -> bool:
     """Whether the tail table holds every request longer than the limit, so that counts above it are exact."""
-    tail = traffic.tail
-    if int(tail.n.sum()) == traffic.law.requests:
+    if int(traffic.tail.n.sum()) == traffic.law.requests:
         return True
-    return max_model_len >= int(tail.total.min()) - 1
+    return max_model_len >= _tail_starts(traffic) - 1
+
+
+def _tail_starts(traffic: Traffic) -> int:
+    """The total from which on the tail table holds every request; an empty one holds all beyond the maximum."""
+    if traffic.tail.n.size:
+        return int(traffic.tail.total.min())
+    return int(traffic.law.max_total.max()) + 1
 
 
 def refused_shares(traffic: Traffic, max_model_len: int) -> RefusedShares:
@@ -69,12 +82,12 @@ def length_at_tail(traffic: Traffic, share: float) -> int:
     allowed = int(np.floor(share * traffic.law.requests + 1e-9))
     tail = traffic.tail
     held = np.cumsum(tail.n)
-    if allowed < held[-1]:
+    if held.size and allowed < held[-1]:
         return int(tail.total[np.searchsorted(held, allowed, side="right")])
     order = np.argsort(-traffic.law.max_total, kind="stable")
     above = np.cumsum(traffic.law.n[order])
     first_kept = int(np.searchsorted(above, allowed, side="right"))
-    return min(int(traffic.law.max_total[order][first_kept]), int(tail.total.min()))
+    return min(int(traffic.law.max_total[order][first_kept]), _tail_starts(traffic))
 
 
 def truncate(traffic: Traffic, max_model_len: int) -> LengthLaw:
@@ -91,28 +104,43 @@ def truncate(traffic: Traffic, max_model_len: int) -> LengthLaw:
         If the limit refuses every request.
     """
     law = traffic.law
-    prompt_lo, output_lo = lower_edge(law.max_prompt), lower_edge(law.max_output)
+    prompt_lo, output_lo = corners(law)
     alive = prompt_lo + output_lo <= max_model_len
-    gone = _refused_by_cell(traffic.tail, max_model_len, prompt_lo, output_lo)
+    cell = cell_of(traffic.tail, law)
+    gone = _refused_by_cell(traffic.tail, max_model_len, cell, law.n.size)
     n = law.n - gone.n
     alive &= n > 0
     if not alive.any():
         fix = f"The shortest lengths need at least {int(law.max_total.min()):,} tokens"
         raise InputError(Problem(traffic.model, f"max_model_len {max_model_len:,} refuses every request", fix))
     shrunk = gone.n > 0
-    total_cap = np.where(shrunk, _largest_left(traffic, max_model_len, prompt_lo, output_lo), law.max_total)
+    total_cap = np.where(shrunk, _largest_left(traffic, max_model_len, cell), law.max_total)
     return LengthLaw(
         n=n[alive],
-        sum_prompt=(law.sum_prompt - gone.p)[alive],
-        sum_output=(law.sum_output - gone.o)[alive],
+        sum_prompt=_left(law.sum_prompt, gone.p, n, alive),
+        sum_output=_left(law.sum_output, gone.o, n, alive),
         sum_cached=(law.sum_cached * n / law.n)[alive],
-        sum_pp=np.maximum(law.sum_pp - gone.pp, 0.0)[alive],
-        sum_po=np.maximum(law.sum_po - gone.po, 0.0)[alive],
-        sum_oo=np.maximum(law.sum_oo - gone.oo, 0.0)[alive],
+        sum_pp=_left(law.sum_pp, gone.pp, n, alive),
+        sum_po=_left(law.sum_po, gone.po, n, alive),
+        sum_oo=_left(law.sum_oo, gone.oo, n, alive),
         max_prompt=np.minimum(law.max_prompt, max_model_len - output_lo)[alive],
         max_output=np.minimum(law.max_output, max_model_len - prompt_lo)[alive],
         max_total=np.minimum(total_cap, max_model_len)[alive],
+        prompt_lo=prompt_lo[alive],
+        output_lo=output_lo[alive],
     )
+
+
+def _left(sums: FloatArray, gone: IntArray, n: IntArray, alive: BoolArray) -> FloatArray:
+    """Sums of the requests that remain in each cell.
+
+    Where cells overlap, a refused request may have been taken out of a neighbour. What a cell without requests then
+    leaves behind goes to the cell with the most, so that no load is lost.
+    """
+    rest = sums - gone
+    left = np.maximum(rest[alive], 0.0)
+    left[np.argmax(n[alive])] += max(float(rest[n == 0].sum()), 0.0)
+    return left
 
 
 class _Gone(NamedTuple):
@@ -126,32 +154,68 @@ class _Gone(NamedTuple):
     oo: IntArray
 
 
-def _cell_of(tail: Tail, prompt_lo: IntArray, output_lo: IntArray) -> IntArray:
-    """Index of the cell of each tail row; every tail row has one, because it is also in the law."""
-    index = {cell: i for i, cell in enumerate(zip(prompt_lo.tolist(), output_lo.tolist(), strict=True))}
+def corners(law: LengthLaw) -> tuple[IntArray, IntArray]:
+    """Least prompt and output of each cell; a law that does not state them has the cells of `buckets`."""
+    prompt = lower_edge(law.max_prompt) if law.prompt_lo is None else law.prompt_lo
+    output = lower_edge(law.max_output) if law.output_lo is None else law.output_lo
+    return prompt, output
+
+
+def cell_of(tail: Tail, law: LengthLaw) -> IntArray:
+    """Index of the cell of each row of the tail table, or -1 where none has room for it.
+
+    A cell of the buckets is found by its corner. Cells that were merged, cut or scaled may be wider, and may overlap
+    when laws of different cells were added: then the narrowest cell that can hold the row, and has not given all its
+    requests to rows before, takes it. A row without a cell stays in the law: never an underestimate.
+    """
+    corner = corners(law)
+    index = {cell: i for i, cell in enumerate(zip(corner[0].tolist(), corner[1].tolist(), strict=True))}
     keys = zip(lower_edge(tail.prompt).tolist(), lower_edge(tail.output).tolist(), strict=True)
-    return np.fromiter((index[key] for key in keys), dtype=np.int64, count=tail.n.size)
+    found = np.fromiter((index.get(key, -1) for key in keys), dtype=np.int64, count=tail.n.size)
+    simple = len(index) == law.n.size and bool((found >= 0).all())
+    if simple and (_below(tail, law, found) and (np.bincount(found, tail.n, law.n.size) <= law.n).all()):
+        return found
+    return _cell_by_search(tail, law, corner)
 
 
-def _refused_by_cell(tail: Tail, limit: int, prompt_lo: IntArray, output_lo: IntArray) -> _Gone:
-    over = tail.total > limit
-    cell = _cell_of(tail, prompt_lo, output_lo)[over]
+def _below(tail: Tail, law: LengthLaw, cell: IntArray) -> bool:
+    inside = (tail.prompt <= law.max_prompt[cell]) & (tail.output <= law.max_output[cell])
+    return bool((inside & (tail.total <= law.max_total[cell])).all())
+
+
+def _cell_by_search(tail: Tail, law: LengthLaw, corner: tuple[IntArray, IntArray]) -> IntArray:
+    order = np.argsort((law.max_prompt - corner[0] + 1) * (law.max_output - corner[1] + 1), kind="stable")
+    low = corner[0][order], corner[1][order]
+    high = law.max_prompt[order], law.max_output[order], law.max_total[order]
+    left = law.n[order]
+    found = np.full(tail.n.size, -1, dtype=np.int64)
+    for row, (p, o, n) in enumerate(zip(tail.prompt.tolist(), tail.output.tolist(), tail.n.tolist(), strict=True)):
+        fits = (low[0] <= p) & (p <= high[0]) & (low[1] <= o) & (o <= high[1]) & (p + o <= high[2]) & (left >= n)
+        place = int(fits.argmax()) if fits.size else 0
+        if fits.size and fits[place]:
+            found[row] = order[place]
+            left[place] -= n
+    return found
+
+
+def _refused_by_cell(tail: Tail, limit: int, cell: IntArray, cells: int) -> _Gone:
+    over = (tail.total > limit) & (cell >= 0)
     p, o, n = tail.prompt[over], tail.output[over], tail.n[over]
 
     def add(values: IntArray) -> IntArray:
-        sums = np.zeros(prompt_lo.size, dtype=np.int64)
-        np.add.at(sums, cell, values)
+        sums = np.zeros(cells, dtype=np.int64)
+        np.add.at(sums, cell[over], values)
         return sums
 
     return _Gone(add(n), add(n * p), add(n * o), add(n * p * p), add(n * p * o), add(n * o * o))
 
 
-def _largest_left(traffic: Traffic, limit: int, prompt_lo: IntArray, output_lo: IntArray) -> IntArray:
+def _largest_left(traffic: Traffic, limit: int, cell: IntArray) -> IntArray:
     """Largest total left in each cell: that of its served tail rows, else just below the tail table."""
     tail = traffic.tail
-    left = np.full(prompt_lo.size, max(int(tail.total.min()) - 1, 1), dtype=np.int64)
-    served = tail.total <= limit
-    np.maximum.at(left, _cell_of(tail, prompt_lo, output_lo)[served], tail.total[served])
+    left = np.full(traffic.law.n.size, max(_tail_starts(traffic) - 1, 1), dtype=np.int64)
+    served = (tail.total <= limit) & (cell >= 0)
+    np.maximum.at(left, cell[served], tail.total[served])
     return np.minimum(left, traffic.law.max_total)
 
 
@@ -175,14 +239,20 @@ def idc_at(burst: Burst, scale_s: float) -> float:
     """Index of dispersion of counts at a time scale, at least 1.
 
     Interpolated linearly in the logarithm of the scale between the scales that the log resolves; beyond them, the
-    nearest one holds.
+    nearest one holds. A log that can be told from a Poisson process neither at a scale nor at a finer one is Poisson
+    at that scale: in half an hour chance alone shows an index of 1.1. Where the clock resolves no scale well, windows
+    of at least four ticks are taken: a coarse clock makes batches of requests that came one by one, so it may show
+    bursts that are none and never hides one.
 
     Raises
     ------
     InputError
         If the log resolves no scale at all.
     """
-    good = burst.resolution_ok & np.isfinite(burst.idc)
+    measured = np.isfinite(burst.idc)
+    good = burst.resolution_ok & measured
+    if not good.any():
+        good = measured & (burst.scale_s >= COARSEST_TICKS * burst.resolution_s) & (burst.resolution_s > 0)
     if not good.any():
         fix = (
             "Give a log over a longer time or with finer time stamps, or state the index of dispersion of the arrivals "
@@ -191,22 +261,29 @@ def idc_at(burst: Burst, scale_s: float) -> float:
         raise InputError(
             Problem("traffic", "no burst can be measured: the log is too short or its clock too coarse", fix)
         )
-    value = np.interp(np.log(max(scale_s, 1e-9)), np.log(burst.scale_s[good]), burst.idc[good])
+    idc = burst.idc[good]
+    if burst.poisson_sd is not None:
+        bursty = idc > 1.0 + SIGNIFICANT_SD * burst.poisson_sd[good]
+        idc = np.where(np.logical_or.accumulate(bursty), idc, 1.0)
+    value = np.interp(np.log(max(scale_s, 1e-9)), np.log(burst.scale_s[good]), idc)
     return max(1.0, float(value))
 
 
 def unmeasured(burst: Burst) -> dict[str, list[float]]:
     """Scales in seconds at which no index of dispersion could be measured, by the reason."""
     found: dict[str, list[float]] = {}
+    # A log that is long enough for one scale is long enough for every finer one.
+    coarsest = max(burst.scale_s[burst.resolution_ok], default=0.0)
     for scale, idc, good in zip(burst.scale_s, burst.idc, burst.resolution_ok, strict=True):
-        if not np.isfinite(idc):
-            found.setdefault("the log is too short", []).append(float(scale))
-        elif not good:
+        if not good and (np.isfinite(idc) or scale < coarsest):
             found.setdefault("the clock of the log is too coarse", []).append(float(scale))
+        elif not np.isfinite(idc):
+            found.setdefault("the log is too short", []).append(float(scale))
     return found
 
 
 def state_idc(burst: Burst, idc: float) -> Burst:
     """The burst table with the index of dispersion that the user states, at every scale."""
     stated = np.full(burst.scale_s.shape, float(idc))
-    return replace(burst, idc=stated, var_n=stated * burst.mean_n, resolution_ok=np.ones(stated.shape, dtype=np.bool_))
+    sure = np.ones(stated.shape, dtype=np.bool_)
+    return replace(burst, idc=stated, var_n=stated * burst.mean_n, resolution_ok=sure, poisson_sd=None)

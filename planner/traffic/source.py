@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem, Problems
+from planner.traffic.aggregated import check_format
 from planner.traffic.canonical import Canonical, digest, is_canonical, read, table_files
 from planner.traffic.disk import usable
 from planner.traffic.dropped import heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.kinds import coupling_note, coupling_of, lengths_to_plan
 from planner.traffic.law import state_idc
-from planner.traffic.readers import check_format
+from planner.traffic.readers.aliases import parse_aliases
 from planner.traffic.readers.columns import OptionValue
-from planner.traffic.schema import ALL
+from planner.traffic.schema import Coupling, Kind, Manifest
 from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
 
 MINUTE_US = 60_000_000
@@ -46,10 +48,11 @@ def load_traffic(
     model
         The model inside the log; needed only where the log holds several.
     options
-        ``map`` (``timestamp=ts,prompt=in,output=out``), ``alias`` (``alias=model,...``), ``tz``, and the options of
-        the reader; for every source ``idc``, the index of dispersion at every scale, stated instead of measured.
+        ``map`` (``timestamp=ts,prompt=in,output=out``), ``alias`` (``alias=model,alias=model@2026-08-01,...``),
+        ``tz``, and the options of the reader; for every source ``idc``, the index of dispersion at every scale, stated
+        instead of measured; for histograms ``coupling`` (``comonotone`` or ``countermonotone``).
     name
-        What the model is called from here on.
+        What the model is called from here on; empty for its name inside the log.
 
     Raises
     ------
@@ -59,6 +62,7 @@ def load_traffic(
     check_format(log_format)
     of_source = dict(options or {})
     stated_idc = _stated_idc(of_source.pop("idc", None))
+    coupling = coupling_of(of_source.pop("coupling", None))
     with usable(path):
         if path.is_dir() and is_canonical(path):
             _check_canonical(path, log_format, of_source)
@@ -67,7 +71,7 @@ def load_traffic(
         else:
             canonical = ingest(_order(path, log_format, model, of_source))
             sha256 = canonical.manifest.files_sha256
-    traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256)
+    traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256, coupling=coupling)
     return traffic if stated_idc is None else _with_idc(traffic, stated_idc)
 
 
@@ -106,7 +110,7 @@ def _order(path: Path, log_format: str, model: str, options: Mapping[str, Option
         log_format=log_format,
         model=model,
         mapping=parse_pairs("map", str(options.get("map", ""))),
-        aliases=parse_pairs("alias", str(options.get("alias", ""))),
+        aliases=parse_aliases("alias", [str(options.get("alias", ""))]),
         time_zone=str(options.get("tz", "UTC")),
         options=own,
     )
@@ -131,26 +135,41 @@ def parse_pairs(where: str, text: str) -> dict[str, str]:
     return pairs
 
 
-def to_traffic(canonical: Canonical, *, model: str, name: str, where: Path, sha256: str) -> Traffic:
-    """One model out of a canonical distribution."""
+def to_traffic(
+    canonical: Canonical, *, model: str, name: str, where: Path, sha256: str, coupling: Coupling | None = None
+) -> Traffic:
+    """One model out of a canonical distribution; of marginals with the largest load, unless a coupling is named.
+
+    Raises
+    ------
+    InputError
+        If the model is not in it or not the only one, or the distribution holds sums only.
+    """
     inside = _choose(canonical, model, where)
     manifest = canonical.manifest
     window = manifest.window_start_us, manifest.window_end_us
-    cells = canonical.lengths.filter(pc.equal(canonical.lengths["period"], ALL))
+    cells = lengths_to_plan(canonical, where, coupling)
     return Traffic(
-        model=name,
+        model=name or inside,
         law=_law(_of(cells, inside)),
         tail=_tail(_of(canonical.tail, inside)),
-        burst=_burst(_of(canonical.burst, inside)),
-        minute_counts=_minutes(_of(canonical.rates, inside), window),
+        burst=_burst(_of(canonical.burst, inside), manifest),
+        minute_counts=_minutes(_of(canonical.rates, inside), window, manifest.sampling_fraction),
         window_s=(window[1] - window[0]) / 1e6,
         source=f"{manifest.source}: {', '.join(manifest.files)}",
         sha256=sha256,
         window_start_us=manifest.window_start_us,
         calendar_time=manifest.time_base == "UTC",
+        sampling_fraction=manifest.sampling_fraction,
+        marginals=manifest.kind is Kind.MARGINALS,
         caps=_caps(manifest.caps.get(inside, {})),
-        notes=tuple(str(note) for note in [*manifest.filters_applied, heavy_loss(manifest.counts)] if note),
+        notes=tuple(str(note) for note in _notes(canonical, coupling) if note),
     )
+
+
+def _notes(canonical: Canonical, coupling: Coupling | None) -> list[str]:
+    manifest = canonical.manifest
+    return [*manifest.filters_applied, coupling_note(canonical, coupling), heavy_loss(manifest.counts)]
 
 
 def _choose(canonical: Canonical, model: str, where: Path) -> str:
@@ -181,7 +200,7 @@ def _floats(table: pa.Table, column: str) -> FloatArray:
 
 
 def _law(table: pa.Table) -> LengthLaw:
-    whole = ("n", "max_prompt", "max_output", "max_total")
+    whole = ("n", "max_prompt", "max_output", "max_total", "prompt_lo", "output_lo")
     sums = ("sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo")
     columns: dict[str, Any] = {name: _ints(table, name) for name in whole}
     columns |= {name: _floats(table, name) for name in sums}
@@ -192,24 +211,36 @@ def _tail(table: pa.Table) -> Tail:
     return Tail(_ints(table, "prompt"), _ints(table, "output"), _ints(table, "n"))
 
 
-def _burst(table: pa.Table) -> Burst:
+def _burst(table: pa.Table, manifest: Manifest) -> Burst:
+    """Bursts of all requests: a random sample of a share p shows IDC − 1 p times as large as it is."""
     windows = table.filter(pc.equal(table["kind"], "window"))
+    share, scale = manifest.sampling_fraction, _floats(windows, "scale_s")
+    mean = _floats(windows, "mean_n") / share
+    idc = np.maximum(1.0 + (_floats(windows, "idc") - 1.0) / share, 0.0)
+    # Counts are compared within one-hour blocks, each of which spends one degree of freedom on its own mean.
+    blocks = np.ceil((manifest.window_end_us - manifest.window_start_us) / 3_600_000_000)
+    freedom = np.maximum(_floats(windows, "windows") - np.where(scale < 3600, blocks, 1.0), 1.0)
     return Burst(
-        scale_s=_floats(windows, "scale_s"),
-        mean_n=_floats(windows, "mean_n"),
-        var_n=_floats(windows, "var_n"),
-        idc=_floats(windows, "idc"),
-        max_n=_floats(windows, "max_n"),
+        scale_s=scale,
+        mean_n=mean,
+        var_n=idc * mean,
+        idc=idc,
+        max_n=_floats(windows, "max_n") / share,
         resolution_ok=np.asarray(windows["resolution_ok"].to_numpy(), dtype=np.bool_),
+        poisson_sd=np.sqrt(2.0 / freedom) / share,
+        resolution_s=manifest.ts_resolution_ms / 1000,
     )
 
 
-def _minutes(table: pa.Table, window: tuple[int, int]) -> IntArray:
-    """Dense counts per minute over the window; the first and last minute may be only partly observed."""
+def _minutes(table: pa.Table, window: tuple[int, int], share: float) -> IntArray:
+    """Dense counts per minute over the window; the first and last minute may be only partly observed.
+
+    A log that holds a share of the requests is scaled up to all of them, minute by minute, to whole requests.
+    """
     first, last = window[0] // MINUTE_US, (window[1] - 1) // MINUTE_US
     counts = np.zeros(last - first + 1, dtype=np.int64)
     minutes = _ints(table.set_column(0, "us", table["minute_utc"].cast(pa.int64())), "us") // MINUTE_US
-    counts[minutes - first] = _ints(table, "n")
+    counts[minutes - first] = np.rint(_ints(table, "n") / share)
     return counts
 
 

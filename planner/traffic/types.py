@@ -28,6 +28,10 @@ class LengthLaw:
     max_prompt: IntArray
     max_output: IntArray
     max_total: IntArray
+    prompt_lo: IntArray | None = None
+    """Least prompt of each cell; without it, the lower edge of the bucket of its largest prompt."""
+    output_lo: IntArray | None = None
+    """The same of outputs."""
 
     @property
     def requests(self) -> int:
@@ -71,6 +75,10 @@ class Burst:
     resolution_ok: npt.NDArray[np.bool_]
     """False where the log's time stamps are too coarse for the scale, or the window too short to measure a variance
     (then ``var_n`` and ``idc`` are NaN)."""
+    poisson_sd: FloatArray | None = None
+    """Standard deviation that the index of a Poisson process would have in a log of this length; none is certainty."""
+    resolution_s: float = 0.0
+    """Resolution of the log's clock."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,10 @@ class Traffic:
     """Start of the observed window: microseconds since 1970, or since the start of the log."""
     calendar_time: bool = False
     """Whether times are UTC; false where the log counts time from its own start."""
+    sampling_fraction: float = 1.0
+    """Share of the requests that the log holds; counts, rates and bursts here are those of all requests."""
+    marginals: bool = False
+    """Whether only the laws of prompts and of outputs are known, and how they hang together is assumed."""
 
     @property
     def offered_rate_per_s(self) -> float:
@@ -119,4 +131,4 @@ class Traffic:
     @property
     def observed_rate_per_s(self) -> float:
         """Requests of the length law per second over the observed window (failed ones are not in it)."""
-        return self.law.requests / self.window_s
+        return self.law.requests / self.sampling_fraction / self.window_s

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from planner.catalog.load import load_catalog
 from planner.memory.size import size, stored_dtype
 from planner.memory.types import Deployment, KvDtype, WeightDtype
-from planner.queueing.footprint import marks_of, moments_of, pool_token_equivalents, token_equivalent_bytes
+from planner.queueing.footprint import marks_of, moments_of
+from planner.queueing.holding import pool_token_equivalents, token_equivalent_bytes
 from planner.queueing.live_tokens import (
     Residence,
     dispersion_scale_s,

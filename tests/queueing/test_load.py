@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.optimise.types import Config, LengthChoice
-from planner.queueing.footprint import marks_of, moments_of, pool_token_equivalents, stack_moments
+from planner.queueing.footprint import marks_of, moments_of, stack_moments
+from planner.queueing.holding import pool_token_equivalents
 from planner.queueing.load import (
     Candidates,
     Constraint,
