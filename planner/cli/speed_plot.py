@@ -83,8 +83,9 @@ def plot_command(asked: PlotOptions) -> None:
 
 def _write(curves: Sequence[SpeedCurve], points: Sequence[Point], asked: PlotOptions) -> None:
     """The chart as the file that was asked for."""
-    from planner.report.speed_chart import speed_chart  # noqa: PLC0415  charts load only when needed
-    from planner.report.speed_page import FileKind, chart_file  # noqa: PLC0415
+    from planner.report.chart_file import FileKind  # noqa: PLC0415  charts load only when needed
+    from planner.report.speed_chart import speed_chart  # noqa: PLC0415
+    from planner.report.speed_page import chart_file  # noqa: PLC0415
 
     assert asked.out is not None
     spec = speed_chart(curves, points, width_px=asked.width or DEFAULT_WIDTH_PX)

@@ -27,9 +27,10 @@ from planner.errors import InputError, Problem, Problems
 from planner.memory.size import size
 from planner.memory.types import Deployment, KvDtype, WeightDtype
 from planner.plan import FleetPlan, Pool, read_plan
+from planner.report.chart_file import FileKind
 from planner.report.speed_chart import speed_chart
 from planner.report.speed_curve import DEFAULT_WIDTH_PX, SpeedCurve, planned_point
-from planner.report.speed_page import FileKind, chart_file
+from planner.report.speed_page import chart_file
 from planner.speed.chain import SpeedSources
 from planner.speed.points import Point
 

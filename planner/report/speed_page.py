@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import html
-import json
-import struct
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from functools import cache
 from typing import Any
 
-import altair as alt
-import vl_convert
-
+from planner.report.chart_file import FileKind, html_table, library, picture, script_json
 from planner.report.speed_chart import DARK, caption_lines, subtitle_lines
 from planner.report.speed_curve import SpeedCurve, decode_rate
 from planner.speed.points import Point
-
-PNG_SCALE = 2.0
-"""Pixels of a PNG for each pixel of the chart."""
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-
-
-class FileKind(StrEnum):
-    """Files that a chart can be written as, by their suffix."""
-
-    PNG = ".png"
-    SVG = ".svg"
-    HTML = ".html"
 
 
 def chart_file(
@@ -47,37 +28,7 @@ def chart_file(
     """
     if kind is FileKind.HTML:
         return _page(spec, curves, measured).encode()
-    local: list[str] = []  # no address may be read: everything is in the specification
-    if kind is FileKind.SVG:
-        return vl_convert.vegalite_to_svg(dict(spec), vl_version=VEGA_LITE, allowed_base_urls=local).encode()
-    return _packed(
-        vl_convert.vegalite_to_png(dict(spec), vl_version=VEGA_LITE, scale=PNG_SCALE, allowed_base_urls=local)
-    )
-
-
-def _packed(png: bytes) -> bytes:
-    """The same picture in a third of the bytes: its pixel stream deflated again at the highest level.
-
-    A PNG is a signature and chunks of length, type, data and CRC; the IDAT chunks together hold one zlib stream
-    (W3C, PNG specification, third edition, sections 5 and 10).
-    """
-    chunks, at = [], 8
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
-        at += length + 12
-    pixels = zlib.compress(zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT")), 9)
-    before = [chunk for chunk in chunks if chunk[0] not in (b"IDAT", b"IEND")]
-    packed = [png[:8]]
-    for kind, data in (*before, (b"IDAT", pixels), (b"IEND", b"")):
-        packed.append(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
-    return b"".join(packed)
-
-
-@cache
-def _library() -> str:
-    """Vega and its embedding, bundled: about 0.9 MB."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    return picture(kind, spec)
 
 
 PAGE = """<!DOCTYPE html>
@@ -137,15 +88,10 @@ def _page(spec: Mapping[str, Any], curves: Sequence[SpeedCurve], measured: Seque
         title=html.escape(" ".join(spec["vconcat"][0]["title"]["text"])),
         label=html.escape(label, quote=True),
         tables="\n".join(_tables(curves, measured)),
-        library=_library().replace("</script", "<\\/script"),
-        spec=_script(spec),
-        dark=_script(DARK),
+        library=library().replace("</script", "<\\/script"),
+        spec=script_json(spec),
+        dark=script_json(DARK),
     )
-
-
-def _script(data: object) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(data, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
 
 
 HEADER = ("Concurrency", "Decode rate, tokens/s", "TPOT, ms", "TTFT, ms", "Replica's output, tokens/s")
@@ -154,10 +100,10 @@ HEADER = ("Concurrency", "Decode rate, tokens/s", "TPOT, ms", "TTFT, ms", "Repli
 def _tables(curves: Sequence[SpeedCurve], measured: Sequence[Point]) -> Iterable[str]:
     """One table for each curve, one of the measured points, and the sources."""
     for curve in curves:
-        yield _table(f"{curve.label}: prediction (80 % band)", HEADER, _curve_rows(curve))
+        yield html_table(f"{curve.label}: prediction (80 % band)", HEADER, _curve_rows(curve))
     rows = [(curve.label, point) for curve in curves for point in measured if curve.covers(point)]
     if rows:
-        yield _table("Measured points", ("Deployment", *HEADER, "Engine", "Source"), map(_point_cells, rows))
+        yield html_table("Measured points", ("Deployment", *HEADER, "Engine", "Source"), map(_point_cells, rows))
     for line in caption_lines(curves, measured):
         yield f"<p>{html.escape(line)}</p>"
 
@@ -188,12 +134,3 @@ def _digits(value: float) -> str:
     """Three significant digits, or every digit before the point."""
     text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
-    body = "\n".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return (
-        f"<table>\n<caption>{html.escape(caption)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    )

@@ -20,7 +20,7 @@ from planner.cli.speed_plot import sources_of
 from planner.cli.speed_plot_options import KINDS, PlotOptions
 from planner.cli.speed_plot_plan import file_names, pool_curve
 from planner.plan import FleetPlan, plan_to_json, read_plan
-from planner.report.speed_page import FileKind
+from planner.report.chart_file import FileKind
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 LENGTHS = ("--input", "2048", "--output", "512")

@@ -14,7 +14,8 @@ import pytest
 import vl_convert
 
 from planner.report.speed_chart import speed_chart
-from planner.report.speed_page import PNG_SCALE, VEGA_LITE, FileKind, chart_file
+from planner.report.chart_file import PNG_SCALE, VEGA_LITE, FileKind
+from planner.report.speed_page import chart_file
 
 
 @pytest.fixture(scope="module")
