@@ -1,0 +1,142 @@
+"""Files that are read whole: metrics and usage reports, small beside request logs; size and contents are checked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from planner.errors import InputError, Problem
+from planner.traffic.disk import usable
+
+HEAD_BYTES = 1 << 17
+MAX_BYTES = 1 << 28
+"""Largest file that is read whole, unpacked."""
+AGAIN = "Export or copy it again"
+
+_KEY = re.compile(r'"([\w.:-]+)"\s*:')
+
+
+@dataclass(frozen=True)
+class Peek:
+    """How a file begins."""
+
+    path: Path
+    text: str
+    """Its first `HEAD_BYTES`; empty where it is no text."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it begins as JSON does."""
+        return self.text.lstrip().startswith(("{", "["))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Words that stand as keys of JSON objects."""
+        return frozenset(_KEY.findall(self.text)) if self.is_json else frozenset()
+
+    @property
+    def first_line(self) -> str:
+        """The first line with anything in it, but for the line ``sep=,`` that some write before a CSV."""
+        lines = self.text.splitlines()[:3]
+        return next((line for line in lines if line.strip() and not line.startswith("sep=")), "")
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Cells of the first line of a CSV, less quotes."""
+        return () if self.is_json else tuple(cell.strip().strip('"') for cell in self.first_line.split(","))
+
+
+def peek(path: Path) -> Peek:
+    """How a file begins; a file that cannot be read begins with nothing, and whoever reads it says why."""
+    try:
+        with _stream(path) as stream:
+            raw = stream.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return Peek(path, "")
+    return Peek(path, "" if b"\0" in raw else raw.decode("utf-8-sig", errors="replace"))
+
+
+def text_of(path: Path) -> str:
+    """The whole text of a file, unpacked.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no UTF-8 text, or is larger than `MAX_BYTES`.
+    """
+    try:
+        with usable(path), _stream(path) as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(Problem(str(path), f"is not a complete gzip file: {error}", AGAIN)) from None
+    if len(raw) > MAX_BYTES:
+        fix = "Export a shorter range or a coarser step into each file, and give all of them"
+        raise InputError(Problem(str(path), f"is larger than {MAX_BYTES >> 20} MiB", fix))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            Problem(str(path), f"is not UTF-8 text (byte {error.start:,})", "Export it as UTF-8")
+        ) from None
+    if not text.strip():
+        raise InputError(Problem(str(path), "is empty", AGAIN))
+    return text
+
+
+def _stream(path: Path) -> IO[bytes]:
+    if path.exists() and not path.is_file():
+        raise OSError(0, "is no regular file", str(path))
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def json_objects(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Objects of a JSON document, of a list in it, or of JSON lines, each with its place.
+
+    Raises
+    ------
+    InputError
+        If it is no JSON, or holds anything else than objects.
+    """
+    text = text_of(path)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise _broken(path, error, error.lineno) from None
+        yield from _lines(path, text)
+        return
+    except (RecursionError, ValueError):
+        raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN)) from None
+    for number, item in enumerate(document if isinstance(document, list) else [document], start=1):
+        yield _as_object(path, f"entry {number}" if isinstance(document, list) else "", item)
+
+
+def _lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _as_object(path, f"line {number}", json.loads(line))
+        except json.JSONDecodeError as error:
+            raise _broken(path, error, number) from None
+        except (RecursionError, ValueError):
+            raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN, row=str(number))) from None
+
+
+def _as_object(path: Path, entry: str, item: object) -> tuple[str, Mapping[str, object]]:
+    if not isinstance(item, dict):
+        message = f"holds a {type(item).__name__} where an object is expected"
+        raise InputError(Problem(str(path), message, AGAIN, row=entry))
+    return (f"{path}, {entry}" if entry else str(path)), item
+
+
+def _broken(path: Path, error: json.JSONDecodeError, line: int) -> InputError:
+    ends = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+    message = "ends in the middle: the file is cut off" if ends else f"is no JSON: {error.msg}"
+    return InputError(Problem(str(path), message, AGAIN, row=str(line)))
