@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 from planner.errors import InputError, Problem
+from planner.traffic.readers.aiperf import AIPERF, AIPERF_RECORDS, REPLAY
+from planner.traffic.readers.apim import APIM
 from planner.traffic.readers.azure import AZURE
+from planner.traffic.readers.bailian import BAILIAN
 from planner.traffic.readers.base import Reader
+from planner.traffic.readers.bedrock import BEDROCK
+from planner.traffic.readers.burstgpt import BURSTGPT
+from planner.traffic.readers.cloudflare import CLOUDFLARE
+from planner.traffic.readers.databricks import DATABRICKS
+from planner.traffic.readers.envoy import ENVOY
 from planner.traffic.readers.head import Head
+from planner.traffic.readers.helicone import HELICONE
+from planner.traffic.readers.kong import KONG
+from planner.traffic.readers.langfuse import LANGFUSE
 from planner.traffic.readers.litellm import LITELLM
 from planner.traffic.readers.mooncake import MOONCAKE
+from planner.traffic.readers.openrouter import OPENROUTER
+from planner.traffic.readers.otel import OTEL
 from planner.traffic.readers.plain import Plain
+from planner.traffic.readers.portkey import PORTKEY
 from planner.traffic.readers.servegen import ServeGen
+from planner.traffic.readers.vidur import VIDUR
 
-READERS: tuple[Reader, ...] = (AZURE, LITELLM, MOONCAKE, ServeGen(), Plain())
+READERS: tuple[Reader, ...] = (
+    AZURE,
+    LITELLM,
+    LANGFUSE,
+    HELICONE,
+    PORTKEY,
+    CLOUDFLARE,
+    KONG,
+    ENVOY,
+    OPENROUTER,
+    DATABRICKS,
+    BEDROCK,
+    APIM,
+    OTEL,
+    BURSTGPT,
+    VIDUR,
+    BAILIAN,
+    AIPERF_RECORDS,
+    AIPERF,
+    MOONCAKE,
+    REPLAY,
+    ServeGen(),
+    Plain(),
+)
 """In the order in which they are asked whether a file is theirs."""
 
 

@@ -25,6 +25,7 @@ JUDGED = pa.schema(
         pa.field("rank", pa.int64()),
         pa.field("verdict", pa.uint8()),
         pa.field("adjusted", pa.uint16()),
+        pa.field("logical_hash", pa.uint64()),
     ]
 )
 """What every reader's rows become: one row of the log in a few bytes.
@@ -32,8 +33,19 @@ JUDGED = pa.schema(
 ``ts_us`` is the arrival in microseconds. ``prompt`` includes cached tokens, ``output`` reasoning tokens; both are null
 where the row was dropped. ``id_hash`` is null where the log has no request ids; of the rows of one id that are kept,
 the one of the highest ``rank`` (null is lowest) counts. ``verdict`` is null for a kept row, else the code of the rule
-that dropped it; ``adjusted`` is the sum of the bits of its adjustments.
+that dropped it; ``adjusted`` is the sum of the bits of its adjustments. ``logical_hash`` is shared by the attempts at
+one logical request, and null where the log does not say; see `planner.traffic.attempts`.
 """
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where a log holds the hashes of the blocks of its prompts; see `planner.traffic.prefix`."""
+
+    column: str
+    """A list of whole numbers per request; each stands for its block and for all blocks before it."""
+    tokens: int
+    """Size of a block; the last one of a prompt may be shorter."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,8 @@ class Opened:
     tables: tuple[TableFile, ...] = ()
     """The file behind each query, for lines that never become a row and for looking up dropped rows; empty where
     requests are drawn rather than read."""
+    blocks: Blocks | None = None
+    """Where the hashes of prompt blocks stand, in formats that have them."""
 
 
 class Reader(Protocol):

@@ -17,6 +17,8 @@ class TimeKind(StrEnum):
     ISO = "iso"
     EPOCH_S = "epoch_s"
     EPOCH_MS = "epoch_ms"
+    EPOCH_US = "epoch_us"
+    EPOCH_NS = "epoch_ns"
     RELATIVE_S = "relative_s"
     RELATIVE_MS = "relative_ms"
 
@@ -24,6 +26,32 @@ class TimeKind(StrEnum):
     def relative(self) -> bool:
         """Whether time counts from the start of the log."""
         return self.value.startswith("relative")
+
+    @property
+    def us_per_unit(self) -> float:
+        """Microseconds of one unit, for times that are numbers."""
+        return UNITS_US[self.value.rpartition("_")[2]]
+
+
+UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+
+
+class Stamps(StrEnum):
+    """What the time stamp of a row says."""
+
+    ARRIVAL = "arrival"
+    COMPLETION = "completion"
+    """Of the response: the duration is subtracted, where the log has one."""
+
+
+@dataclass(frozen=True)
+class Alias:
+    """From ``since_us`` on, the public name ``alias`` means ``weights``; see `planner.traffic.readers.aliases`."""
+
+    alias: str
+    weights: str
+    since_us: int | None = None
+    """Microseconds since 1970; none: from the start of the log, or until another date says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +119,16 @@ class TableFile:
     """Values of ``operation``, in lower case, that are text generations; empty: all are."""
     duration_unit_s: float = 1.0
     """Seconds of one unit of ``duration``."""
+    typed: Mapping[str, str] = field(default_factory=dict)
+    """Role to the engine's type, such as ``BIGINT``, where the relation has no text: nothing is cast to text then."""
+    stamps: Stamps = Stamps.ARRIVAL
+    """What the format's time stamps say, unless `Wanted.stamps` knows better."""
 
     def places(self) -> dict[str, str]:
         """Role to the name under which the engine sees its column: positional for a CSV, else its own."""
         if self.relation or not self.head.is_csv:
             return self.columns.used()
         return {role: f"c{self.head.columns.index(name)}" for role, name in self.columns.used().items()}
-
-    def text(self, role: str) -> str:
-        """SQL for the trimmed text of a role, or null where the log has no such column."""
-        return f"t_{role}" if getattr(self.columns, role) else "CAST(NULL AS VARCHAR)"
 
 
 @dataclass(frozen=True)
@@ -111,7 +139,15 @@ class Wanted:
     """Keep only this model; where the log names no model, the name that its rows get."""
     mapping: Mapping[str, str] = field(default_factory=dict)
     """Role to column name, for a plain CSV."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Public alias to the name under which its rows are merged."""
+    aliases: tuple[Alias, ...] = ()
+    """The names under which rows are merged."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     """Options of the reader itself, each one of the reader's ``options``."""
+    time_zone: str = "UTC"
+    """Zone of time stamps that carry none; the engine's session is set to it."""
+    stamps: Stamps | None = None
+    """What time stamps say, where the user knows better than the format."""
+    since_us: int | None = None
+    """Keep arrivals from here on: microseconds since 1970."""
+    until_us: int | None = None
+    """Keep arrivals before this."""

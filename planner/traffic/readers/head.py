@@ -5,18 +5,29 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
 
 from planner.errors import InputError, Problem
+from planner.traffic.readers.packed import refuse_bomb, refuse_packed
+from planner.traffic.readers.parquet import parquet_columns
 
 HEAD_BYTES = 1 << 20
 LINE_CHARS = 2_000_000
 """The engine refuses longer lines."""
 DELIMITERS = ",;\t|"
+MOST_COLUMNS = 5_000
+DATE_CHARS = 40
+PACKED = (".gz", ".zst")
+EXCEL_SEPARATOR = re.compile('"?sep=."?', re.IGNORECASE)
+PARQUET = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -29,22 +40,36 @@ class Head:
     """Header of a CSV, or keys of the first JSON object; empty when the first line is neither."""
     delimiter: str
     first_row: tuple[str, ...]
-    """Second line of a CSV, for formats that must look at a value."""
+    """Values of the first row, for formats that must look at one; in JSON lines only numbers and short texts."""
+    types: tuple[str, ...] = ()
+    """The engine's type of every column, where the file has types."""
+    long_lines: bool = False
+    """Whether the first line is a very long JSON object; of one beyond `HEAD_BYTES` only the first keys are known."""
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether its columns have types of their own."""
+        return self.path.suffix in PARQUET
 
     @property
     def is_csv(self) -> bool:
         """Whether it is delimited text."""
-        return not self.is_json
+        return not (self.is_json or self.is_parquet)
+
+    @property
+    def is_zstd(self) -> bool:
+        """Whether the file is compressed with Zstandard."""
+        return self.path.suffix == ".zst"
 
     @property
     def is_gzip(self) -> bool:
-        """Whether the file is compressed."""
+        """Whether the file is compressed with gzip."""
         return self.path.suffix == ".gz"
 
     @property
     def stem(self) -> str:
-        """File name without ``.gz`` and extension."""
-        name = self.path.name.removesuffix(".gz")
+        """File name without ``.gz`` or ``.zst`` and extension."""
+        name = self.path.name.removesuffix(".gz").removesuffix(".zst")
         return name.rsplit(".", 1)[0]
 
 
@@ -56,14 +81,23 @@ def read_head(path: Path) -> Head:
     InputError
         If the file is missing, a folder, empty, unreadable, not UTF-8 text, or a truncated archive.
     """
+    _check_file(path)
+    if path.suffix in PARQUET:
+        table = parquet_columns(path)
+        return Head(path, False, table.names, "", table.first_row, table.types)
     lines = _first_lines(path)
     first = lines[0]
     if first.lstrip().startswith(("{", "[")):
-        return Head(path, True, _json_keys(path, first), "", ())
+        found = _json_object(path, first)
+        shown = tuple(_shown(value) for value in found.values())
+        return Head(path, True, tuple(found), "", shown, long_lines=len(first) > HEAD_BYTES // 4)
     delimiter = max(DELIMITERS, key=first.count)
     with wide_fields():
         rows = list(csv.reader(lines[:2], delimiter=delimiter))
     columns = tuple(name.strip() for name in rows[0]) if rows else ()
+    if len(columns) > MOST_COLUMNS:
+        what = f"has {len(columns):,} columns, more than {MOST_COLUMNS:,}"
+        raise InputError(Problem(str(path), what, "Export the columns that are needed", row="1"))
     return Head(path, False, columns, delimiter, tuple(rows[1]) if len(rows) > 1 else ())
 
 
@@ -77,30 +111,45 @@ def wide_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _first_lines(path: Path) -> list[str]:
+def _check_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(Problem(str(path), "is a folder, not a log file", "Give the log files, or a folder of them"))
     if path.exists() and not path.is_file():
         raise InputError(Problem(str(path), "is a pipe or a device", "Save the log to a file first: it is read twice"))
+
+
+def _first_lines(path: Path) -> list[str]:
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        with opened(path) as stream:
             raw = stream.read(HEAD_BYTES)
     except FileNotFoundError:
         raise InputError(Problem(str(path), "no such file", "Give the path of a log file")) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(_bad_gzip(path, error)) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+        raise InputError(_bad_archive(path, error)) from None
     except OSError as error:
+        if path.suffix == ".zst" and error.errno is None:
+            raise InputError(_bad_archive(path, error)) from None
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror or error}")) from None
+    refuse_packed(path, raw[:512], inside=path.suffix in PACKED)
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw[:4096]:
         raise InputError(
             Problem(str(path), "is not UTF-8 text (UTF-16 or binary)", "Export it as UTF-8 CSV or JSON lines")
         )
+    cut = len(raw) == HEAD_BYTES and len(raw.splitlines()) == 1
     # The header must be clean; a bad byte further down is one bad row and is counted there.
     lines = [line.decode("utf-8-sig", errors="replace") for line in raw.splitlines()[:2]]
+    if cut and lines[0].lstrip().startswith("{"):
+        return [lines[0].rstrip("�")]  # a character may be cut in two
     if not lines or not "".join(lines).strip():
         raise InputError(Problem(str(path), "is empty", "Give a log with a header and at least one row"))
     if "�" in lines[0]:
         raise InputError(Problem(str(path), "the header is not UTF-8 text", "Export it as UTF-8", row="1"))
+    if cut:
+        what = f"the first line is longer than {HEAD_BYTES >> 20} MiB"
+        raise InputError(Problem(str(path), what, "Give CSV with a header, or JSON lines: one object a line", row="1"))
+    if EXCEL_SEPARATOR.fullmatch(lines[0].strip()):
+        what = f"starts with '{lines[0].strip()}', which only Excel reads"
+        raise InputError(Problem(str(path), what, "Remove the first line, so that the header comes first", row="1"))
     return lines
 
 
@@ -110,29 +159,84 @@ def check_gzip(head: Head) -> None:
     Raises
     ------
     InputError
-        If the archive is damaged.
+        If the archive is damaged, or unpacks to more than any log does.
     """
-    if not head.is_gzip:
+    if not (head.is_gzip or head.is_zstd):
         return
     try:
-        with gzip.open(head.path, "rb") as stream:
-            while stream.read(HEAD_BYTES):
-                pass
-    except (EOFError, zlib.error, OSError) as error:
-        raise InputError(_bad_gzip(head.path, error)) from None
+        with opened(head.path) as stream:
+            unpacked = 0
+            while read := len(stream.read(HEAD_BYTES)):
+                unpacked += read
+                refuse_bomb(head.path, unpacked)
+    except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+        raise InputError(_bad_archive(head.path, error)) from None
 
 
-def _bad_gzip(path: Path, error: Exception) -> Problem:
-    return Problem(str(path), f"is not a complete gzip file: {error}", "Export or copy it again")
+def opened(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked where it is compressed with gzip or Zstandard."""
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        with path.open("rb"):  # its errors name the file
+            return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
+    return path.open("rb")
 
 
-def _json_keys(path: Path, first: str) -> tuple[str, ...]:
+def _bad_archive(path: Path, error: Exception) -> Problem:
+    kind = "Zstandard" if path.suffix == ".zst" else "gzip"
+    return Problem(str(path), f"is not a complete {kind} file: {error}", "Export or copy it again")
+
+
+def _json_object(path: Path, first: str) -> dict[str, object]:
+    """The first line as an object; a whole document in the file is not read line by line.
+
+    Raises
+    ------
+    InputError
+        If it is none; says how to make lines of it.
+    """
     try:
         value = json.loads(first)
-    except (json.JSONDecodeError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InputError(
-            Problem(str(path), "the first line is not one JSON object", "Give JSON lines: one object a line", row="1")
-        )
-    return tuple(value)
+    except (ValueError, RecursionError):
+        value = leading_values(first) if len(first) > HEAD_BYTES // 4 else None
+    if isinstance(value, dict):
+        return value
+    what, fix = "the first line is not one JSON object", "Give JSON lines: one object a line"
+    if first.lstrip().startswith("["):
+        what, fix = "is one JSON array, not one JSON object a line", f"{fix}, as jq -c '.[]' FILE writes them"
+    elif first.strip() == "{":
+        what, fix = "is JSON over several lines", f"{fix}, as jq -c . FILE writes them"
+    raise InputError(Problem(str(path), what, fix, row="1"))
+
+
+def leading_values(text: str) -> dict[str, object] | None:
+    """Keys and values of an object that is cut off; the value that is cut is none. None where it is no object.
+
+    One line of an OpenTelemetry file holds thousands of spans and is longer than what a head looks at.
+    """
+    decoder, space = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
+    found: dict[str, object] = {}
+    at = space.match(text).end()  # type: ignore[union-attr]
+    while at < len(text) and text[at] == ("," if found else "{"):
+        try:
+            key, at = decoder.raw_decode(text, space.match(text, at + 1).end())  # type: ignore[union-attr]
+            at = space.match(text, at).end()  # type: ignore[union-attr]
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(key, str) or text[at : at + 1] != ":":
+            return None
+        found[key] = None
+        try:
+            found[key], at = decoder.raw_decode(text, space.match(text, at + 1).end())  # type: ignore[union-attr]
+            at = space.match(text, at).end()  # type: ignore[union-attr]
+        except (ValueError, RecursionError):
+            break
+    return found or None
+
+
+def _shown(value: object) -> str:
+    """A value of the first row: numbers, flags and texts as short as a date."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) and len(value) <= DATE_CHARS else ""

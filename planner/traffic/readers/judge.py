@@ -1,20 +1,36 @@
-"""Logs with one row per request: from named text columns to judged rows, as SQL.
+"""Logs with one row per request: from the columns of the allow-list to judged rows, as SQL.
 
-Only the columns named in `Columns` are read (an allow-list), so text columns never leave the file.
+Only the columns named in `Columns` are read, so text columns never leave the file. This is the one place where the
+rules of `planner.traffic.rules` are applied; what a log lacks costs nothing, because it becomes a literal.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.errors import Problems
 from planner.traffic.buckets import MAX_TOKENS
 from planner.traffic.engine import sql_name, sql_text
+from planner.traffic.readers.aliases import alias_sql
 from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.relation import relation
-from planner.traffic.rules import CODES, Rule
+from planner.traffic.readers.outcome import Outcome, outcome_sql
+from planner.traffic.readers.relation import relation, with_types
+from planner.traffic.readers.said import (
+    arrival_us_sql,
+    cached_sql,
+    cached_tokens_sql,
+    class_sql,
+    computed_sql,
+    named_sql,
+    rank_sql,
+    readable,
+    sum_sql,
+)
+from planner.traffic.readers.values import Values, kind_of, listed
+from planner.traffic.readers.words import CACHE_HIT
+from planner.traffic.rules import BITS, CODES, Adjustment, Rule
 
 EARLIEST_US = 1_420_070_400_000_000
 """2015-01-01 UTC."""
@@ -22,28 +38,45 @@ LATEST_US = 4_102_444_800_000_000
 """2100-01-01 UTC."""
 LONGEST_RELATIVE_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years, for logs whose time starts at 0."""
+BESIDE = ("cached_beside", "reasoning_beside")
+JUDGED_COLUMNS = (
+    "model", "traffic_class", "ts_us", "prompt", "output", "cached", "id_hash", "rank", "verdict", "adjusted",
+    "logical_hash",
+)  # fmt: skip
+"""As in `planner.traffic.readers.base.JUDGED`."""
 
 
 def judged_queries(tables: Sequence[TableFile], wanted: Wanted) -> tuple[str, ...]:
     """One query with the columns of `planner.traffic.readers.base.JUDGED` per file."""
     return tuple(
-        f"WITH {judged_sql(relation(table), table, wanted)} "
-        "SELECT model, traffic_class, ts_us, prompt, output, cached, id_hash, rank, verdict, adjusted FROM judged"
+        f"WITH {judged_sql(relation(table), table, wanted)} SELECT {', '.join(JUDGED_COLUMNS)} FROM judged"
         for table in tables
     )
 
 
 def checked(table: TableFile) -> TableFile:
-    """The table as it is, if its file has the columns.
+    """The table with the types of its columns, if its file has the columns.
 
     Raises
     ------
     InputError
-        If a needed column is missing or appears twice.
+        If a needed column is missing, appears twice, or is nested or binary.
     """
     if not table.relation:
         _check_columns(table.head, table.columns)
-    return table
+    typed = with_types(table)
+    _check_types(typed.head, typed.typed, typed.columns)
+    return typed
+
+
+def _check_types(head: Head, typed: Mapping[str, str], columns: Columns) -> None:
+    problems = Problems()
+    for role, kind in typed.items():
+        if kind_of(kind) == "other":
+            name = getattr(columns, role)
+            what = f"the column '{name}' is of type {kind[:60]}, which cannot be read (for {role})"
+            problems.add(str(head.path), what, "Export it as a column of plain values", field=name)
+    problems.raise_if_any()
 
 
 def _check_columns(head: Head, columns: Columns) -> None:
@@ -63,96 +96,165 @@ def _check_columns(head: Head, columns: Columns) -> None:
 
 
 def judged_sql(relation: str, table: TableFile, wanted: Wanted, further: str = "") -> str:
-    """Common table expressions that parse and judge every row of ``relation``; the last one is ``judged``.
+    """Common table expressions that read and judge every row of ``relation``; the last one is ``judged``.
 
-    ``judged`` has the columns of ``staged``, the texts ``t_<role>``, the numbers ``p`` and ``o``, and ``further``.
+    ``judged`` has `JUDGED_COLUMNS`, the values ``r_<role>`` as they stand, the numbers ``p`` and ``o``, and
+    ``further``.
     """
-    text = table.text
-    default = wanted.model or "default"
-    model = f"coalesce({text('model')}, {text('fallback_model')}, {sql_text(default)})"
-    if wanted.aliases:
-        cases = " ".join(f"WHEN {sql_text(alias)} THEN {sql_text(name)}" for alias, name in wanted.aliases.items())
-        model = f"CASE {model} {cases} ELSE {model} END"
-    texts = [f"nullif(trim({sql_name(place)}), '') AS t_{role}" for role, place in table.places().items()]
+    values = Values(table, wanted.time_zone)
+    raw = [f"{sql_name(place)} AS r_{role}" for role, place in table.places().items()]
+    kept = "verdict IS NULL"
     return f"""
-    texts AS (SELECT {", ".join([*texts, *filter(None, [further])])} FROM {relation}),
+    raw AS (SELECT {", ".join([*raw, *filter(None, [further])])} FROM {relation}),
     parsed AS (
-        SELECT *, {model} AS model,
-               {_time_sql(text("timestamp"), table.time)} AS ts_us,
-               {text("timestamp")} IS NULL AND {text("prompt")} IS NULL AND {text("output")} IS NULL AS blank,
-               {text("prompt")} IS NULL OR {text("output")} IS NULL AS missing,
-               TRY_CAST({text("prompt")} AS DOUBLE) AS p,
-               TRY_CAST({text("output")} AS DOUBLE) AS o,
-               TRY_CAST({text("cached")} AS DOUBLE) AS c,
-               CASE WHEN {text("request_id")} IS NOT NULL THEN hash({text("request_id")}) END AS id_hash,
-               lower({text("cache_hit")}) IN ('true', 'hit', 'semantic hit', '1') AS from_cache,
-               {_failed_sql(text("status"))} AS failed,
-               'default' AS traffic_class,
-               CAST(NULL AS BIGINT) AS rank,
-               CAST(0 AS USMALLINT) AS adjusted
-        FROM texts
+        SELECT *, {named_sql(values, wanted)} AS named, {arrival_us_sql(values, wanted)} AS ts_us,
+               {sum_sql(values, "prompt", "cached_beside")} AS p, {sum_sql(values, "output", "reasoning_beside")} AS o,
+               {outcome_sql(values) or Outcome.SERVED.value} AS outcome
+        FROM raw
     ),
-    ruled AS (SELECT *, {_verdict_sql(table, wanted)} AS verdict FROM parsed),
+    served AS (SELECT *, {alias_sql(wanted.aliases, "named", "ts_us")} AS model FROM parsed),
+    ruled AS (SELECT *, {_verdict_sql(values, wanted)} AS verdict FROM served),
     judged AS (
-        SELECT *,
-               CASE WHEN verdict IS NULL THEN CAST(p AS INTEGER) END AS prompt,
-               CASE WHEN verdict IS NULL THEN CAST(o AS INTEGER) END AS output,
-               CASE WHEN verdict IS NULL AND c BETWEEN 0 AND {MAX_TOKENS} THEN CAST(least(c, p) AS INTEGER) ELSE 0 END
-               AS cached
+        SELECT *, {class_sql(values)} AS traffic_class,
+               CASE WHEN {kept} THEN CAST(p AS INTEGER) END AS prompt,
+               CASE WHEN {kept} THEN CAST(o AS INTEGER) END AS output,
+               {cached_sql(values)} AS cached,
+               {values.hash("request_id")} AS id_hash, {rank_sql(values)} AS rank,
+               {_adjusted_sql(values, wanted)} AS adjusted,
+               {values.hash("logical_id")} AS logical_hash
         FROM ruled
     )
     """
 
 
-def _time_sql(text: str, time: TimeKind) -> str:
-    """Microseconds since 1970 (or since the start of the log), rounded down; null where unreadable."""
-    if time is TimeKind.ISO:
-        return f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ))"
-    factor = 1_000_000 if time in (TimeKind.EPOCH_S, TimeKind.RELATIVE_S) else 1_000
-    number = f"TRY_CAST({text} AS DOUBLE)"
-    return f"CASE WHEN isfinite({number}) AND abs({number}) < 1e15 THEN CAST(round({number} * {factor}) AS BIGINT) END"
+def _verdict_sql(values: Values, wanted: Wanted) -> str:
+    """The rules of `planner.traffic.rules`, in their order; what passes all of them is told first and at once."""
+    rules = _rules(values, wanted)
+    whole = values.kind("prompt") == values.kind("output") == "whole" and not _has_beside(values)
+    good = [
+        GOOD,
+        f"ts_us BETWEEN {_earliest(values)} AND {_latest(values)}",
+        f"p BETWEEN 1 AND {MAX_TOKENS}",
+        f"o BETWEEN 0 AND {MAX_TOKENS}",
+        *([] if whole else ["p = floor(p)", "o = floor(o)"]),
+        *(f"NOT {test}" for test in _negative_beside(values)),
+        *(f"NOT ({test})" for rule, test in rules if rule not in TOKEN_RULES),
+    ]
+    cases = " ".join(f"WHEN {test} THEN {CODES[rule]}" for rule, test in rules)
+    return f"CAST(CASE WHEN {' AND '.join(good)} THEN NULL {cases} END AS UTINYINT)"
 
 
-def _failed_sql(status: str) -> str:
-    """A status that is neither empty, nor a word for success, nor an HTTP 2xx, is a failure."""
-    return (
-        f"coalesce(lower({status}) NOT IN ('success', 'ok', 'true', '1') "
-        f"AND NOT regexp_full_match({status}, '2[0-9][0-9](\\.0)?'), false)"
-    )
+GOOD = "true"
+"""Set to false, every row goes through the rules one by one: to check that it makes no difference."""
+TOKEN_RULES = frozenset(
+    {
+        Rule.MALFORMED, Rule.BAD_TIMESTAMP, Rule.IMPLAUSIBLE_TIMESTAMP, Rule.MISSING_TOKENS, Rule.NOT_WHOLE_TOKENS,
+        Rule.NEGATIVE_TOKENS, Rule.ABSURD_TOKENS, Rule.ZERO_TOKENS,
+    }
+)  # fmt: skip
+"""Rules on the three needed values, which the first test of a row covers."""
 
 
-def _verdict_sql(table: TableFile, wanted: Wanted) -> str:
-    """The rules of `planner.traffic.rules`, in their order."""
-    low, high = (0, LONGEST_RELATIVE_US) if table.time.relative else (EARLIEST_US, LATEST_US)
-    tests = [(Rule.MALFORMED, "blank")]
-    if wanted.model and table.columns.model:
+def _has_beside(values: Values) -> bool:
+    return any(values.has(role) for role in BESIDE)
+
+
+def _earliest(values: Values) -> int:
+    return 0 if values.table.time.relative else EARLIEST_US
+
+
+def _latest(values: Values) -> int:
+    return LONGEST_RELATIVE_US if values.table.time.relative else LATEST_US
+
+
+def _rules(values: Values, wanted: Wanted) -> list[tuple[Rule, str]]:
+    """Every rule that the log and the order leave possible, with its condition; none is ever null."""
+    empty = {role: values.is_empty(role) for role in ("timestamp", "completion", "prompt", "output")}
+    no_time = f"({empty['timestamp']} AND {empty['completion']})"
+    not_whole = "p IS NULL OR o IS NULL OR NOT isfinite(CAST(p AS DOUBLE)) OR NOT isfinite(CAST(o AS DOUBLE))"
+    no_output = f"(coalesce(o, 0) = 0 OR NOT {readable('o')})"
+    tests = [(Rule.MALFORMED, f"{no_time} AND {empty['prompt']} AND {empty['output']}")]
+    if wanted.model and values.has("model"):
         tests.append((Rule.OTHER_MODEL, f"model <> {sql_text(wanted.model)}"))
     tests += [
         (Rule.BAD_TIMESTAMP, "ts_us IS NULL"),
-        (Rule.IMPLAUSIBLE_TIMESTAMP, f"ts_us NOT BETWEEN {low} AND {high}"),
-        (Rule.CACHE_HIT, "from_cache"),
-        (Rule.FAILED, "failed"),
-        (Rule.MISSING_TOKENS, "missing"),
-        (Rule.NOT_WHOLE_TOKENS, "p IS NULL OR o IS NULL OR isnan(p) OR isnan(o) OR isinf(p) OR isinf(o)"),
-        (Rule.NEGATIVE_TOKENS, "p < 0 OR o < 0"),
+        (Rule.IMPLAUSIBLE_TIMESTAMP, f"ts_us NOT BETWEEN {_earliest(values)} AND {_latest(values)}"),
+    ]
+    outside = [
+        *([f"ts_us < {wanted.since_us}"] if wanted.since_us is not None else []),
+        *([f"ts_us >= {wanted.until_us}"] if wanted.until_us is not None else []),
+    ]
+    if outside:
+        tests.append((Rule.OUTSIDE_WINDOW, " OR ".join(outside)))
+    if values.has("operation") and values.table.generations:
+        tests.append((Rule.NOT_A_GENERATION, _not_a_generation(values, empty)))
+    if values.has("cache_hit"):
+        tests.append((Rule.CACHE_HIT, values.is_true("cache_hit", CACHE_HIT)))
+    if values.has("status") or values.has("error"):
+        tests += [(Rule.REJECTED, f"outcome = {Outcome.REFUSED:d}"), (Rule.FAILED, f"outcome = {Outcome.FAILED:d}")]
+    if values.has("status") or values.has("aborted"):
+        tests.append((Rule.ABORTED_EMPTY, f"outcome = {Outcome.ABORTED:d} AND {no_output}"))
+    return [
+        *tests,
+        (Rule.MISSING_TOKENS, f"{empty['prompt']} OR {empty['output']}"),
+        (Rule.NOT_WHOLE_TOKENS, not_whole),
+        (Rule.NEGATIVE_TOKENS, " OR ".join(["p < 0", "o < 0", *_negative_beside(values)])),
         (Rule.ABSURD_TOKENS, f"p > {MAX_TOKENS} OR o > {MAX_TOKENS}"),
         (Rule.NOT_WHOLE_TOKENS, "p <> floor(p) OR o <> floor(o)"),
         (Rule.ZERO_TOKENS, "p = 0"),
     ]
-    return "CASE " + " ".join(f"WHEN {test} THEN {CODES[rule]}" for rule, test in tests) + " END"
+
+
+def _not_a_generation(values: Values, empty: dict[str, str]) -> str:
+    """Another call than those of the format; one that has no name is none when it has no token counts either."""
+    named = f"lower({values.text('operation')}) NOT IN ({listed(values.table.generations)})"
+    return f"coalesce({named}, {empty['prompt']} AND {empty['output']})"
+
+
+def _negative_beside(values: Values) -> list[str]:
+    return [f"coalesce({values.double(role)} < 0, false)" for role in BESIDE if values.has(role)]
+
+
+def _several(values: Values) -> str:
+    choices = values.double("choices")
+    return f"{choices} > 1 AND {readable(choices)}"
+
+
+def _capped(values: Values) -> str:
+    """More cached tokens than the prompt has; without a cast where none is needed, and unreadable ones are none."""
+    if values.has("cached_beside"):
+        cached = cached_tokens_sql(values)
+        return f"{cached} > p AND {readable(cached)}"
+    cached = values.number("cached")
+    return f"{cached} > p" if values.kind("cached") == "whole" else f"{cached} > p AND {readable(cached)}"
+
+
+def _adjusted_sql(values: Values, wanted: Wanted) -> str:
+    """The sum of the bits of what holds for a kept row; `planner.traffic.attempts` adds the further attempts."""
+    tests = {
+        Adjustment.ABORTED: f"outcome = {Outcome.ABORTED:d}" if values.has("status") or values.has("aborted") else "",
+        Adjustment.CACHED_ADDED: f"{values.double('cached_beside')} > 0" if values.has("cached_beside") else "",
+        Adjustment.CACHED_CAPPED: _capped(values) if values.has("cached") else "",
+        Adjustment.REASONING_ADDED: f"{values.double('reasoning_beside')} > 0"
+        if values.has("reasoning_beside")
+        else "",
+        Adjustment.ARRIVAL_COMPUTED: computed_sql(values, wanted),
+        Adjustment.ALIASED: "model <> named" if wanted.aliases else "",
+        Adjustment.SEVERAL_CHOICES: _several(values) if values.has("choices") else "",
+    }
+    bits = [f"CASE WHEN {test} THEN {BITS[adjustment]} ELSE 0 END" for adjustment, test in tests.items() if test]
+    if not bits:
+        return "CAST(0 AS USMALLINT)"
+    return f"CAST(CASE WHEN verdict IS NULL THEN {' + '.join(bits)} ELSE 0 END AS USMALLINT)"
 
 
 def sniff_time(head: Head, column: str) -> TimeKind:
-    """How a plain CSV writes time, told from its first row: text is ISO 8601, numbers go by their size."""
-    value = _first_value(head.columns, head.first_row, column)
+    """How a plain log writes time, told from its first row: text is ISO 8601, numbers go by their size."""
+    value = dict(zip(head.columns, head.first_row, strict=False)).get(column, "")
     try:
         number = abs(float(value))
     except ValueError:
         return TimeKind.ISO
-    if number >= 1e11:
-        return TimeKind.EPOCH_MS
-    return TimeKind.EPOCH_S if number >= EARLIEST_US / 1e6 else TimeKind.RELATIVE_S
-
-
-def _first_value(columns: Sequence[str], row: Sequence[str], column: str) -> str:
-    return dict(zip(columns, row, strict=False)).get(column, "")
+    by_size = ((1e17, TimeKind.EPOCH_NS), (1e14, TimeKind.EPOCH_US), (1e11, TimeKind.EPOCH_MS))
+    found = next((kind for least, kind in by_size if number >= least), None)
+    return found or (TimeKind.EPOCH_S if number >= EARLIEST_US / 1e6 else TimeKind.RELATIVE_S)

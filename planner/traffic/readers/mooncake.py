@@ -1,20 +1,24 @@
-"""Mooncake traces: JSON lines with ``timestamp`` (ms from the start), ``input_length``, ``output_length``.
+"""Mooncake traces: JSON lines with ``timestamp`` (ms from the start), ``input_length``, ``output_length``, hashes.
 
-Stamps are quantised to 3 s; the burst table says at which scales they count.
+Names and units: the README of kvcache-ai/Mooncake (FAST'25 release) and the readers of AIPerf 0.13.0
+(``dataset/loader/models.py``) and GuideLLM 0.8.1 (``schemas/data/deserializers/trace_mooncake.py``: 512-token blocks,
+each hash stands for its block and all before it). The prompt is whole, whatever was cached; there are no models,
+failures or request ids. Stamps are quantised to 3 s; the burst table says at which scales they count.
 """
 
 from __future__ import annotations
 
-from planner.traffic.readers.base import TableReader
-from planner.traffic.readers.columns import Columns, TimeKind
+from planner.traffic.readers.columns import TimeKind
 from planner.traffic.readers.head import Head
+from planner.traffic.readers.traces import AIPERF_KEYS, BAILIAN_KEYS, HASHES, LENGTHS, TraceReader
 
-COLUMNS = Columns(timestamp="timestamp", prompt="input_length", output="output_length")
+BLOCK_TOKENS = 512
 
 
 def _claimed(head: Head) -> bool:
-    """The three keys are in the first object."""
-    return head.is_json and set(COLUMNS.used().values()) <= set(head.columns)
+    """The three keys and the hashes, and none of the keys that other traces add."""
+    names = frozenset(head.columns)
+    return names >= LENGTHS | {HASHES} and not names & (BAILIAN_KEYS | AIPERF_KEYS)
 
 
-MOONCAKE = TableReader("mooncake", "mooncake-trace", _claimed, lambda _: COLUMNS, TimeKind.RELATIVE_MS)
+MOONCAKE = TraceReader("mooncake", "mooncake-trace", _claimed, TimeKind.RELATIVE_MS, BLOCK_TOKENS)

@@ -16,7 +16,12 @@ from planner.traffic.readers.judge import checked, judged_queries, sniff_time
 
 ROLES = tuple(f.name for f in fields(Columns) if f.name != "fallback_model")
 NEEDED = ("timestamp", "prompt", "output")
-OPTIONS = {"time": f"how time is written: {', '.join(TimeKind)} (default: told from the first row)"}
+DURATION_UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+OPTIONS = {
+    "time": f"how time is written: {', '.join(TimeKind)} (default: told from the first row)",
+    "duration_unit": f"unit of the duration: {', '.join(DURATION_UNITS_S)} (default: s)",
+    "generations": "values of the operation that are text generations, as in chat|completion",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,25 @@ class Plain:
 
 def _table(head: Head, wanted: Wanted) -> TableFile:
     columns = _columns(head, wanted)
-    return checked(TableFile(head, columns, _time_kind(head, columns, wanted)))
+    generations = tuple(word.strip().lower() for word in str(wanted.options.get("generations", "")).split("|"))
+    return checked(
+        TableFile(
+            head,
+            columns,
+            _time_kind(head, columns, wanted),
+            generations=tuple(filter(None, generations)),
+            duration_unit_s=_duration_unit_s(wanted),
+        )
+    )
+
+
+def _duration_unit_s(wanted: Wanted) -> float:
+    given = str(wanted.options.get("duration_unit", "s"))
+    problems = Problems()
+    if given not in DURATION_UNITS_S:
+        problems.add("option duration_unit", f"'{given}' is not a unit", f"Use one of: {', '.join(DURATION_UNITS_S)}")
+    problems.raise_if_any()
+    return DURATION_UNITS_S[given]
 
 
 def _columns(head: Head, wanted: Wanted) -> Columns:
@@ -53,16 +76,19 @@ def _columns(head: Head, wanted: Wanted) -> Columns:
             fix = f"Did you mean '{close[0]}'?" if close else f"The roles are: {', '.join(ROLES)}"
             problems.add("--map", f"'{role}' is not a role", fix, field=role)
     for role in NEEDED:
-        if not wanted.mapping.get(role):
+        if not wanted.mapping.get(role) and not (role == "timestamp" and wanted.mapping.get("completion")):
             problems.add("--map", f"no column is given for {role}", f"Add {role}=COLUMN", field=role)
+    if wanted.mapping.get("operation") and not wanted.options.get("generations"):
+        fix = "Add --option generations=chat|completion with the values that are"
+        problems.add("--map", "does not say which operations are text generations", fix, field="operation")
     problems.raise_if_any()
-    return Columns(**wanted.mapping)
+    return Columns(**({"timestamp": ""} | dict(wanted.mapping)))
 
 
 def _time_kind(head: Head, columns: Columns, wanted: Wanted) -> TimeKind:
     given = str(wanted.options.get("time", ""))
     if not given:
-        return sniff_time(head, columns.timestamp)
+        return sniff_time(head, columns.timestamp or columns.completion)
     problems = Problems()
     if given not in set(TimeKind):
         problems.add("option time", f"'{given}' is not a way to write time", f"Use one of: {', '.join(TimeKind)}")

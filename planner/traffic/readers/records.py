@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 from planner.traffic.readers.columns import TableFile
-from planner.traffic.readers.head import LINE_CHARS, wide_fields
+from planner.traffic.readers.head import LINE_CHARS, opened, wide_fields
 
 
 class Record(NamedTuple):
@@ -40,10 +40,7 @@ def records(table: TableFile, budget: Budget) -> Generator[Record, None, None]:
 
 
 def _open(table: TableFile) -> IO[str]:
-    path = table.head.path
-    if table.head.is_gzip:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="surrogateescape")
-    return path.open(encoding="utf-8-sig", errors="surrogateescape")
+    return io.TextIOWrapper(opened(table.head.path), encoding="utf-8-sig", errors="surrogateescape")
 
 
 class _Lines:
@@ -116,8 +113,8 @@ def _fault(fields: list[str], width: int, places: list[int], chars: int) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether no byte of it had to be escaped to read it."""
-    return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
+    """Whether it can be written as UTF-8: no byte of it had to be escaped, and JSON escaped no half of a pair."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _json_records(table: TableFile, lines: _Lines) -> Iterator[Record]:
@@ -132,7 +129,9 @@ def _json_records(table: TableFile, lines: _Lines) -> Iterator[Record]:
         if not isinstance(found, dict) or not _is_text(line):
             yield Record(number, (), "not one JSON object of UTF-8 text")
         else:
-            yield Record(number, tuple(_text(found.get(name)) for name in names))
+            texts = tuple(_text(found.get(name)) for name in names)
+            whole = all(text is None or _is_text(text) for text in texts)
+            yield Record(number, texts if whole else (), "" if whole else "not UTF-8 text")
 
 
 def _text(value: object) -> str | None:

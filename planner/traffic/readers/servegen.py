@@ -51,7 +51,8 @@ OPTIONS = {
 
 SELECT = """
 SELECT {model} AS model, 'default' AS traffic_class, ts_us, prompt, output, CAST(0 AS INTEGER) AS cached,
-       CAST(NULL AS UBIGINT) AS id_hash, CAST(NULL AS BIGINT) AS rank, verdict, CAST(0 AS USMALLINT) AS adjusted
+       CAST(NULL AS UBIGINT) AS id_hash, CAST(NULL AS BIGINT) AS rank, verdict, CAST(0 AS USMALLINT) AS adjusted,
+       CAST(NULL AS UBIGINT) AS logical_hash
 FROM drawn
 """
 
