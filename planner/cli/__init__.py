@@ -10,7 +10,7 @@ import sys
 import typer
 
 from planner import __version__
-from planner.cli import catalog, check_log, fit, ingest, plan, size, speed
+from planner.cli import catalog, check_log, fit, ingest, load, plan, size, speed, traffic
 from planner.errors import InputError, PlannerError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Plan the GPU fleet for self-hosted LLMs at the least cost per served token.",
 )
-for command in (plan, size, speed, check_log, ingest, catalog, fit):
+for command in (plan, size, speed, check_log, ingest, load, catalog, fit, traffic):
     command.register(app)
 
 
@@ -73,7 +73,9 @@ def _report(error: PlannerError) -> None:
         heading = f"input cannot be used ({count} problem{'s' if count != 1 else ''})"
     else:
         heading = {3: "infeasible", 4: "the solver failed"}.get(error.exit_code, "failed")
-    print(f"planner: {heading}\n{error}", file=sys.stderr)
+    # Names come from files: none of their characters may act on the terminal.
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in str(error))
+    print(f"planner: {heading}\n{text}", file=sys.stderr)
 
 
 def _silence_stdout() -> None:

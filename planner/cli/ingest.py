@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,17 +12,26 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from planner.cli import ingest_backend
+from planner.cli.numbers import number, percent
+from planner.errors import InputError, Problem
 from planner.traffic import law
 from planner.traffic.canonical import Canonical, check_place, write
 from planner.traffic.dropped import describe, heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
-from planner.traffic.rules import TREATMENTS, Rule
+from planner.traffic.prefix import described
+from planner.traffic.readers.aliases import AliasFile, checked, moment_us, parse_aliases, read_aliases
+from planner.traffic.readers.columns import Stamps
+from planner.traffic.rules import REMARKS, TREATMENTS, Adjustment, Rule
+from planner.traffic.schema import Kind
 from planner.traffic.source import parse_pairs, to_traffic
+from planner.traffic.sums.ingest import means_of
 from planner.traffic.types import Traffic
 
 TAIL_SHARES = (0.01, 0.001, 0.0)
 MODELS_A_TABLE = 3
 PIPE_WIDTH = 160
+WHAT_LEAVES = "counts, sums and maxima by model, minute and length; no text, no user, no key"
 
 
 def register(app: typer.Typer) -> None:
@@ -32,23 +40,58 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Log files, or folders of log files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Canonical folder to write.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Log files, or folders of log files; with --backend, one table."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Canonical folder to write.")
+    ] = None,
     log_format: Annotated[
-        str, typer.Option("--format", help="auto, azure, litellm, mooncake, servegen or plain.")
+        str, typer.Option("--format", help="auto, or the name of a format; a wrong one lists them all.")
     ] = "auto",
     mapping: Annotated[
         str, typer.Option("--map", help="Columns of a plain log: timestamp=ts,prompt=in,output=out,model=m")
     ] = "",
     alias: Annotated[
-        str, typer.Option("--alias", help="Model names to merge: chat-large=llama-70b,chat=llama-70b")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--alias",
+            metavar="NAME=WEIGHTS[@DATE]",
+            help="Model names to merge: chat-large=llama-70b,chat=llama-3.3-70b@2026-08-01 (from then on); repeatable.",
+        ),
+    ] = None,
+    aliases: Annotated[
+        Path | None,
+        typer.Option("--aliases", metavar="FILE.csv", help="The same, with columns alias, weights, since, version."),
+    ] = None,
     model: Annotated[
         str, typer.Option("--model", help="Keep this model only; or name the rows of a log without models.")
     ] = "",
     tz: Annotated[str, typer.Option("--tz", help="Time zone of time stamps that carry none.")] = "UTC",
+    stamps: Annotated[
+        Stamps | None,
+        typer.Option("--stamps", help="What time stamps say; from a completion the duration is subtracted."),
+    ] = None,
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Keep arrivals from then on (UTC).")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="DATE", help="Keep arrivals before then (UTC).")] = "",
+    sampling: Annotated[
+        float | None,
+        typer.Option("--sampling", help="Share of the requests that the log holds, above 0 and at most 1."),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the reader; repeatable.")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option("--backend", help="Aggregate a table where it stands: spark, bigquery, postgres and others.")
+    ] = "",
+    address: Annotated[
+        str, typer.Option("--connect", metavar="URL", envvar="PLANNER_CONNECT", help="Where the backend is.")
+    ] = "",
+    sql_only: Annotated[bool, typer.Option("--sql-only", help="Print the backend's queries; run nothing.")] = False,
+    from_tables: Annotated[
+        Path | None,
+        typer.Option("--from-tables", metavar="DIR", help="Results of those queries, one CSV or Parquet file each."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -56,17 +99,31 @@ def run(
 
     Only time stamps, token counts, status and model names are read: no text, no user, no key.
     """
-    order = Order(
-        files=tuple(path for given in files for path in log_files(given)),
+    table = read_aliases(aliases) if aliases else AliasFile((), None)
+    asked: dict[str, Any] = dict(
         log_format=log_format,
         model=model,
         mapping=parse_pairs("--map", mapping),
-        aliases=parse_pairs("--alias", alias),
+        aliases=checked("--alias", (*table.aliases, *parse_aliases("--alias", alias or []))),
+        alias_version=table.version,
         time_zone=tz,
+        stamps=stamps,
+        since_us=moment_us("--since", since),
+        until_us=moment_us("--until", until),
+        sampling_fraction=sampling,
         options=parse_pairs("--option", ",".join(option or [])),
     )
+    if sql_only:
+        ingest_backend.print_sql(files, backend, address, asked)
+        return
+    if output is None:
+        raise InputError(Problem("-o", "no folder to write to is given", "Add -o DIR"))
     check_place(output)
-    canonical = ingest(order, show_progress=True)
+    if backend or address or from_tables:
+        canonical = ingest_backend.ingested(files, backend, address, asked, from_tables)
+    else:
+        order = Order(files=tuple(path for given in files for path in log_files(Path(given))), **asked)
+        canonical = ingest(order, show_progress=True)
     write(canonical, output)
     report = _report(canonical, output)
     if as_json:
@@ -78,16 +135,38 @@ def run(
 def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
     """Everything that the report shows, as plain values."""
     manifest = canonical.manifest
-    found = [to_traffic(canonical, model=m, name=m, where=output, sha256="") for m in canonical.models()]
     return {
         "output": str(output),
         **manifest.model_dump(
             mode="json",
-            include={"source", "files", "window_start", "window_end", "ts_resolution_ms", "counts", "filters_applied"},
+            include={
+                "kind",
+                "source",
+                "files",
+                "window_start",
+                "window_end",
+                "ts_resolution_ms",
+                "ts_meaning",
+                "sampling_fraction",
+                "alias_map",
+                "alias_map_version",
+                "columns_read",
+                "counts",
+                "filters_applied",
+                "remarks",
+            },
         ),
         "warnings": [warning for warning in (heavy_loss(manifest.counts),) if warning],
-        "models": {traffic.model: _model_report(traffic) for traffic in found},
+        "models": {model: _one_model(canonical, model, output) for model in canonical.models()},
     }
+
+
+def _one_model(canonical: Canonical, model: str, output: Path) -> dict[str, Any]:
+    """Everything about a model; of sums, which hold no lengths, their rates and means."""
+    if canonical.manifest.kind is Kind.SUMS:
+        return means_of(canonical, model)
+    traffic = to_traffic(canonical, model=model, name=model, where=output, sha256="")
+    return {**_model_report(traffic), "prefix": described(canonical.prefix, model)}
 
 
 def _model_report(traffic: Traffic) -> dict[str, Any]:
@@ -131,13 +210,19 @@ def _print(report: dict[str, Any], console: Console) -> None:
         console.print(f"  {note}", highlight=False, markup=False)
     if counts["dropped_by_reason"]:
         console.print(_dropped(counts, several=len(report["files"]) > 1))
+    if counts["adjusted_by_reason"]:
+        console.print(_adjusted(counts))
     models = list(report["models"].items())
     for start in range(0, len(models), MODELS_A_TABLE):
         console.print(_models(dict(models[start : start + MODELS_A_TABLE])))
     for name, model in report["models"].items():
         for line in _remarks(model):
             console.print(_printable(f"{name}: {line}"))
-    console.print(f"Written to {report['output']}", highlight=False, markup=False)
+    for remark in report["remarks"]:
+        console.print(_printable(remark))
+    if report["columns_read"]:
+        console.print(_printable(f"Columns read: {', '.join(report['columns_read'])}. The others stayed in the log"))
+    console.print(f"Written to {report['output']}: {WHAT_LEAVES}", highlight=False, markup=False)
 
 
 def _console() -> Console:
@@ -160,6 +245,15 @@ def _dropped(counts: dict[str, Any], *, several: bool) -> Table:
     return table
 
 
+def _adjusted(counts: dict[str, Any]) -> Table:
+    """Kept rows that were changed, or that a reader should know of."""
+    table = Table("kept, but", "why", title="Rows adjusted", title_justify="left")
+    table.add_column("rows", justify="right")
+    for reason, n in counts["adjusted_by_reason"].items():
+        table.add_row(reason, REMARKS[Adjustment(reason)], f"{n:,}")
+    return table
+
+
 def _models(models: dict[str, Any]) -> Table:
     """One column per model, so that figures keep their digits on a narrow terminal."""
     table = Table(Column("figure", no_wrap=True), title="Traffic", title_justify="left")
@@ -178,12 +272,17 @@ def _printable(name: str) -> Text:
 
 
 def _figures(model: dict[str, Any]) -> dict[str, str]:
-    tails = model["length_at_tail_tokens"]
-    return {
+    means = {
         "requests": f"{model['requests']:,}",
-        "arrivals per s": _number(model["offered_rate_per_s"], 4),
+        "arrivals per s": number(model["offered_rate_per_s"], 4),
         "mean prompt, tokens": f"{model['mean_prompt_tokens']:,.1f}",
         "mean output, tokens": f"{model['mean_output_tokens']:,.1f}",
+    }
+    if "length_at_tail_tokens" not in model:
+        return means
+    tails = model["length_at_tail_tokens"]
+    return {
+        **means,
         "largest prompt, tokens": f"{model['max_prompt_tokens']:,}",
         "largest output, tokens": f"{model['max_output_tokens']:,}",
         "max_model_len that refuses 1 %": f"{tails['0.01']:,}",
@@ -199,32 +298,18 @@ def _scales(model: dict[str, Any]) -> list[str]:
 
 def _idc(found: dict[str, float], scale: str) -> str:
     """A dash where it is not measurable; a remark says why."""
-    return _number(found[scale], 3) if scale in found else "-"
-
-
-def _number(value: float, digits: int) -> str:
-    """Significant digits without an exponent: 12,346; 0.0123; never 1.2e+04."""
-    if value == 0:
-        return "0"
-    places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
-    text = f"{value:,.{places}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _percent(share: float) -> str:
-    """A share in percent: two digits, but never 100 for less than all."""
-    if 0.995 <= share < 1:
-        return f"{math.floor(share * 1e4) / 100:.2f}"
-    return _number(100 * share, 2)
+    return number(found[scale], 3) if scale in found else "-"
 
 
 def _remarks(model: dict[str, Any]) -> list[str]:
+    if "caps" not in model:
+        return []
     lines = [
-        f"{_percent(cap['share'])} % of {cap['side']} lengths sit at the cap of {cap['tokens']:,} tokens: "
+        f"{percent(cap['share'])} % of {cap['side']} lengths sit at the cap of {cap['tokens']:,} tokens: "
         "they will grow if that limit is raised"
         for cap in model["caps"]
     ]
-    return [*lines, *_not_measurable(model["idc_not_measurable"]), *model["warnings"]]
+    return [*lines, *model["prefix"], *_not_measurable(model["idc_not_measurable"]), *model["warnings"]]
 
 
 def _not_measurable(scales: dict[str, str]) -> list[str]:

@@ -7,20 +7,21 @@ very SQL that dropped the rows, until every rule has its first few.
 from __future__ import annotations
 
 import itertools
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from planner.traffic.buckets import MAX_TOKENS
+from planner.traffic.offenders import NUMERIC_ROLES, DroppedRow, dropped_row, printable
+from planner.traffic.privacy import safe_name
 from planner.traffic.readers.columns import TableFile, Wanted
 from planner.traffic.readers.judge import judged_sql
 from planner.traffic.readers.records import Budget, Record, records
+from planner.traffic.readers.relation import relation
+from planner.traffic.readers.values import Values
 from planner.traffic.rules import CODES, OFFERED_SQL, Rule
 from planner.traffic.schema import Counts
 
@@ -30,44 +31,27 @@ MAX_ROWS = 1_000_000
 MAX_CHARS = 1 << 29
 """A second look reads no further: a few seconds."""
 CHUNK_ROWS = 50_000
-VALUE_CHARS = 40
-NUMERIC_ROLES = ("timestamp", "prompt", "output", "status")
-"""Columns whose values may be shown, as far as they are numbers or dates."""
-NUMBER = re.compile(r"(?=.*[0-9])[0-9+\-.,:/eETZ ]+|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 
+NOT_MEANT = (Rule.OTHER_MODEL, Rule.OUTSIDE_WINDOW, Rule.NOT_A_GENERATION, Rule.CACHE_HIT)
+"""Rules that pick rows rather than find fault with them."""
 TWIN_COLUMNS = ("ts_us", "model", "prompt", "output", "cached", "verdict")
 """What a row of a repeated request id must share with the kept one to be taken for it."""
 
+SETTLED = {
+    "twins": "id_hash UBIGINT, ts_us BIGINT, model VARCHAR, prompt INTEGER, output INTEGER, cached INTEGER, "
+    "verdict UTINYINT",
+    "retried": "logical_hash UBIGINT, ts_us BIGINT",
+}
+"""Tables that the second look needs, and their columns.
+
+``twins`` holds the one row that counts of every request id that came more than once; ``retried`` where the refused
+rows stand that were tried again.
+"""
+
 RULES = {code: rule for rule, code in CODES.items()}
-ROLE_OF = {
-    Rule.OTHER_MODEL: "model",
-    Rule.BAD_TIMESTAMP: "timestamp",
-    Rule.IMPLAUSIBLE_TIMESTAMP: "timestamp",
-    Rule.CACHE_HIT: "cache_hit",
-    Rule.FAILED: "status",
-    Rule.ZERO_TOKENS: "prompt",
-    Rule.DUPLICATE: "request_id",
-}
-OFFENDS: dict[Rule, Callable[[str | None, float | None], bool]] = {
-    Rule.MISSING_TOKENS: lambda text, number: text is None,
-    Rule.NOT_WHOLE_TOKENS: lambda text, number: number is None or not math.isfinite(number) or number % 1 != 0,
-    Rule.NEGATIVE_TOKENS: lambda text, number: number is not None and number < 0,
-    Rule.ABSURD_TOKENS: lambda text, number: number is not None and number > MAX_TOKENS,
-}
-"""For rules on either token count: whether this one is the offender."""
 
 
-@dataclass(frozen=True)
-class DroppedRow:
-    """One dropped row."""
-
-    file: str
-    row: int
-    """Row of the file, 1-based; the header of a CSV is row 1."""
-    field: str
-    """The offending column; empty when the row as a whole offends."""
-    value: str
-    """What stands there: a number or date, cut to `VALUE_CHARS`; of text only its length."""
+Dropped = tuple[Rule, DroppedRow]
 
 
 def first_dropped(
@@ -75,18 +59,19 @@ def first_dropped(
 ) -> dict[str, list[dict[str, Any]]]:
     """The first dropped rows of every rule, as plain values, by rule.
 
-    A rule has fewer than `SHOWN` when it dropped fewer, or its rows stand beyond the first `MAX_ROWS` rows.
-    Call it after the duplicates are marked.
+    A rule has fewer than `SHOWN` when it dropped fewer, or its rows stand beyond the first `MAX_ROWS` rows. What only
+    all files together can tell is looked up in `SETTLED` tables of the connection; see `note_settled`.
     """
     needed = {rule: min(SHOWN, n) for rule, n in dropped.items() if n}
     found: dict[Rule, list[DroppedRow]] = {rule: [] for rule in needed}
     budget = Budget(MAX_ROWS, MAX_CHARS)
-    _note_kept_twins(connection)
+    for name, columns in SETTLED.items():
+        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({columns})")
     seen: set[int] = set()
     for table in sorted(tables, key=lambda t: t.head.path.name):
-        with closing(records(table, budget)) as rows:
-            for chunk in _chunks(rows):
-                for rule, row in _dropped_in(connection, table, wanted, chunk, seen):
+        with closing(_looks(connection, table, wanted, budget, seen)) as looks:
+            for look in looks:
+                for rule, row in look:
                     if len(found.get(rule, ())) < needed.get(rule, 0):
                         found[rule].append(row)
                 if all(len(found[rule]) == n for rule, n in needed.items()):
@@ -104,57 +89,98 @@ def _chunks(rows: Iterable[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def _note_kept_twins(connection: duckdb.DuckDBPyConnection) -> None:
-    """The one row that was kept of every request id that came more than once."""
+def note_settled(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill the `SETTLED` tables from ``staged``, after duplicates and further attempts are marked."""
     connection.execute(f"""
         CREATE OR REPLACE TEMP TABLE twins AS
-        SELECT staged.* FROM staged JOIN doubled USING (id_hash) WHERE {OFFERED_SQL}
+        SELECT id_hash, ts_us, model, prompt, output, cached, verdict
+        FROM staged JOIN doubled USING (id_hash) WHERE {OFFERED_SQL} OR verdict = {CODES[Rule.REJECTED_RETRIED]}
     """)
+    connection.execute(f"""
+        CREATE OR REPLACE TEMP TABLE retried AS
+        SELECT DISTINCT logical_hash, ts_us FROM staged WHERE verdict = {CODES[Rule.REJECTED_RETRIED]}
+    """)
+
+
+def _looks(
+    connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted, budget: Budget, seen: set[int]
+) -> Generator[list[Dropped]]:
+    """Dropped rows of one file, piece by piece in their order, at least the first `SHOWN` of every rule.
+
+    Text files are read again row by row. A relation of its own and a typed file are asked as they are: their rows
+    count from 1, after the header of a CSV, in the order in which one thread reads them.
+    """
+    if table.relation or table.typed:
+        yield _whole(connection, table, wanted, budget, seen)
+        return
+    with closing(records(table, budget)) as rows:
+        for chunk in _chunks(rows):
+            yield _dropped_in(connection, table, wanted, chunk, seen)
+
+
+def _whole(
+    connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted, budget: Budget, seen: set[int]
+) -> list[Dropped]:
+    header = 1 if table.head.is_csv else 0
+    numbered = f"(SELECT *, row_number() OVER () + {header} AS row FROM {relation(table)} LIMIT {max(budget.rows, 0)})"
+    (before,) = connection.execute("SELECT current_setting('threads')").fetchone() or (1,)
+    connection.execute("SET threads = 1; SET preserve_insertion_order = true")
+    try:
+        return _named(table, _judge(connection, numbered, table, wanted), seen)
+    finally:
+        connection.execute(f"SET threads = {int(before)}; SET preserve_insertion_order = false")
 
 
 def _dropped_in(
     connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted, chunk: list[Record], seen: set[int]
-) -> list[tuple[Rule, DroppedRow]]:
-    """Dropped rows of one chunk in their order, at least the first `SHOWN` of every rule."""
-    name = table.head.path.name
+) -> list[Dropped]:
+    """Dropped rows of one chunk."""
+    name = safe_name(table.head.path.name)
     found = [
         (Rule.MALFORMED, DroppedRow(name, record.row, "", record.fault))
         for record in itertools.islice((r for r in chunk if r.fault), SHOWN)
     ]
     whole = [record for record in chunk if not record.fault]
-    for row in _judge(connection, table, wanted, whole) if whole else ():
-        rule = _rule(row, seen)
-        if rule is not None:
-            found.append((rule, _dropped_row(table, rule, row)))
+    if whole:
+        columns: dict[str, Any] = {"row": pa.array([r.row for r in whole], type=pa.int64())}
+        for place, column in zip(table.places().values(), zip(*(r.texts for r in whole), strict=True), strict=True):
+            columns[place] = pa.array(column, type=pa.string())
+        connection.register("chunk", pa.table(columns))
+        try:
+            found += _named(table, _judge(connection, "chunk", table, wanted), seen)
+        finally:
+            connection.unregister("chunk")
     return sorted(found, key=lambda pair: pair[1].row)
 
 
-def _judge(
-    connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted, chunk: list[Record]
-) -> list[dict[str, Any]]:
-    """The first rows of the chunk that every rule drops, and every row whose request id came more than once."""
-    columns: dict[str, Any] = {"row": pa.array([r.row for r in chunk], type=pa.int64())}
-    for place, column in zip(table.places().values(), zip(*(r.texts for r in chunk), strict=True), strict=True):
-        columns[place] = pa.array(column, type=pa.string())
+def _judge(connection: duckdb.DuckDBPyConnection, rows: str, table: TableFile, wanted: Wanted) -> list[dict[str, Any]]:
+    """The first rows that every rule drops, and every row whose request id came more than once."""
     same = " AND ".join(f"judged.{c} IS NOT DISTINCT FROM twins.{c}" for c in TWIN_COLUMNS)
-    texts = ", ".join(f"{table.text(role)} AS {role}_text" for role in NUMERIC_ROLES)
-    connection.register("chunk", pa.table(columns))
-    try:
-        result = connection.execute(f"""
-            WITH {judged_sql("chunk", table, wanted, "row")},
-            met AS (
-                SELECT row, judged.verdict, p, o, {texts}, twins.id_hash AS twin, {same} AS keeps
-                FROM judged LEFT JOIN twins ON judged.id_hash = twins.id_hash
-                    AND {OFFERED_SQL.replace("verdict", "judged.verdict")}
-            )
-            SELECT * FROM met WHERE verdict IS NOT NULL OR twin IS NOT NULL
-            QUALIFY twin IS NOT NULL OR row_number() OVER (PARTITION BY verdict, twin ORDER BY row) <= {SHOWN}
-            ORDER BY row
-        """)
-        names = [column[0] for column in result.description or ()]
-        return [dict(zip(names, values, strict=True)) for values in result.fetchall()]
-    finally:
-        connection.unregister("chunk")
+    values = Values(table)
+    texts = ", ".join(f"{values.text(role) or 'NULL'} AS {role}_text" for role in NUMERIC_ROLES)
+    retried = (
+        f"CASE WHEN judged.verdict = {CODES[Rule.REJECTED]} AND EXISTS (SELECT 1 FROM retried WHERE "
+        "retried.logical_hash = judged.logical_hash AND retried.ts_us = judged.ts_us) "
+        f"THEN {CODES[Rule.REJECTED_RETRIED]} ELSE judged.verdict END"
+    )
+    result = connection.execute(f"""
+        WITH {judged_sql(rows, table, wanted, "row")},
+        met AS (
+            SELECT row, {retried} AS verdict, p, o, {texts}, twins.id_hash AS twin, {same} AS keeps
+            FROM judged LEFT JOIN twins ON judged.id_hash = twins.id_hash
+                AND {OFFERED_SQL.replace("verdict", "judged.verdict")}
+        )
+        SELECT * FROM met WHERE verdict IS NOT NULL OR twin IS NOT NULL
+        QUALIFY twin IS NOT NULL OR row_number() OVER (PARTITION BY verdict, twin ORDER BY row) <= {SHOWN}
+        ORDER BY row
+    """)
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, values, strict=True)) for values in result.fetchall()]
+
+
+def _named(table: TableFile, rows: Iterable[Mapping[str, Any]], seen: set[int]) -> list[Dropped]:
+    ruled = ((_rule(row, seen), row) for row in rows)
+    return [(rule, dropped_row(table, rule, row)) for rule, row in ruled if rule is not None]
 
 
 def _rule(row: Mapping[str, Any], seen: set[int]) -> Rule | None:
@@ -167,44 +193,16 @@ def _rule(row: Mapping[str, Any], seen: set[int]) -> Rule | None:
     return None if row["verdict"] is None else RULES[row["verdict"]]
 
 
-def _dropped_row(table: TableFile, rule: Rule, row: Mapping[str, Any]) -> DroppedRow:
-    role = _role(rule, row)
-    field = getattr(table.columns, role) if role else ""
-    value = _shown(row[f"{role}_text"]) if role in NUMERIC_ROLES else ""
-    if rule is Rule.MALFORMED:
-        value = "neither time nor tokens"
-    return DroppedRow(table.head.path.name, int(row["row"]), _printable(field), value)
-
-
-def _role(rule: Rule, row: Mapping[str, Any]) -> str:
-    if rule in OFFENDS:
-        return "prompt" if OFFENDS[rule](row["prompt_text"], row["p"]) else "output"
-    return ROLE_OF.get(rule, "")
-
-
-def _shown(text: str | None) -> str:
-    """Numbers and dates as they are; of anything else, which may be somebody's words, only how long it is."""
-    if text is None:
-        return "empty"
-    if not NUMBER.fullmatch(text):
-        return f"text of length {len(text):,}"
-    return text if len(text) <= VALUE_CHARS else text[: VALUE_CHARS - 1] + "…"
-
-
-def _printable(name: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in name)[:VALUE_CHARS]
-
-
 def describe(row: Mapping[str, Any], *, with_file: bool = False) -> str:
     """A dropped row in words: ``row 7, prompt: -3``."""
-    place = f"{_printable(row['file'])}, row {row['row']}" if with_file else f"row {row['row']}"
+    place = f"{printable(row['file'])}, row {row['row']}" if with_file else f"row {row['row']}"
     return ": ".join(part for part in (f"{place}, {row['field']}" if row["field"] else place, row["value"]) if part)
 
 
 def heavy_loss(counts: Counts) -> str:
-    """A warning when more than half of the rows were dropped; rows of models that were not asked for do not count."""
+    """A warning when more than half of the rows were dropped; rows that were not asked for, or need no GPU, aside."""
     dropped = dict(counts.dropped_by_reason)
-    others = dropped.pop(Rule.OTHER_MODEL.value, 0)
+    others = sum(dropped.pop(rule.value, 0) for rule in NOT_MEANT)
     lost, rows = sum(dropped.values()), counts.rows_read - others
     if 2 * lost <= rows:
         return ""

@@ -1,4 +1,4 @@
-"""Raw logs in, canonical distribution out: stage every row with its verdict, then aggregate."""
+"""Raw logs in, canonical distribution out."""
 
 from __future__ import annotations
 
@@ -12,26 +12,38 @@ from pathlib import Path
 import duckdb
 
 from planner.errors import InputError, PlannerError, Problem, Problems
-from planner.traffic import aggregate
+from planner.traffic import inputs
+from planner.traffic.aggregated import check_format, find_aggregated, ingest_aggregated
 from planner.traffic.buckets import PER_OCTAVE
-from planner.traffic.canonical import Canonical, digest, is_canonical, is_canonical_file
+from planner.traffic.canonical import Canonical, digest
 from planner.traffic.disk import usable
 from planner.traffic.dropped import describe, first_dropped
-from planner.traffic.engine import connect, progress_bar
+from planner.traffic.engine import connect
 from planner.traffic.law import STATED_IDC
+from planner.traffic.measure import Read, Tally, lengths, read_in_order, read_rows, span_us
+from planner.traffic.prefix import measure_reuse, prefix_table
+from planner.traffic.privacy import check_allowed, check_models, columns_read, safe_name
+from planner.traffic.progress import progress_bar
 from planner.traffic.readers import find_reader
+from planner.traffic.readers.aliases import alias_map, check_dates
 from planner.traffic.readers.base import Opened, Reader
-from planner.traffic.readers.columns import OptionValue, Wanted
-from planner.traffic.readers.head import Head, check_gzip, read_head
-from planner.traffic.readers.relation import reason, rejected_lines
+from planner.traffic.readers.columns import Alias, OptionValue, Stamps, Wanted
+from planner.traffic.readers.head import Head, read_head
 from planner.traffic.readers.servegen import TRACE_NAME, lengths_path
+from planner.traffic.remarks import clock_changes, remarks, stamp_meaning
 from planner.traffic.rules import TREATMENTS, Rule
-from planner.traffic.schema import Counts, Manifest
+from planner.traffic.sampling import stated_fraction
+from planner.traffic.scan import Scan
+from planner.traffic.schema import Counts, Manifest, iso_utc
+from planner.traffic.tables.definitions import Window
+from planner.traffic.tables.rates import rates
+from planner.traffic.tables.rows import Names
+from planner.traffic.tables.spool import Spool
 
-LOG_ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+METRIC_ENDINGS = (".prom", ".prom.gz", ".json", ".json.gz")
+"""Metrics and usage reports, looked for in a folder without logs: beside logs such files are something else."""
 SHORTEST_WINDOW_US = 60 * 1_000_000
 """A log of a few rows is taken to observe at least a minute."""
-USE_CANONICAL = "give it as the path of model.traffic in the request"
 LONGEST_WINDOW_US = 3 * 366 * 86_400 * 1_000_000
 
 
@@ -43,34 +55,25 @@ class Order:
     log_format: str = "auto"
     model: str = ""
     mapping: Mapping[str, str] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[Alias, ...] = ()
+    alias_version: str | None = None
+    """Of the file that the aliases come from."""
     time_zone: str = "UTC"
     """Zone of naive time stamps."""
+    stamps: Stamps | None = None
+    """What time stamps say, where the user knows better than the format."""
+    since_us: int | None = None
+    """Keep arrivals from here on: microseconds since 1970."""
+    until_us: int | None = None
+    """Keep arrivals before this."""
+    sampling_fraction: float | None = None
+    """Share of the requests that the log holds, where no column says so."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 def log_files(path: Path) -> tuple[Path, ...]:
-    """The log files of a folder, by name; a file stands for itself.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be read or holds no log file, or the path is of a canonical folder.
-    """
-    with usable(path):
-        if not path.is_dir():
-            if is_canonical_file(path):
-                what = f"is part of a canonical folder, {path.parent}, which is already a distribution"
-                raise InputError(Problem(str(path), what, f"Use the folder as it is: {USE_CANONICAL}"))
-            return (path,)
-        files = tuple(sorted(p for p in path.iterdir() if p.name.endswith(LOG_ENDINGS) and p.name[0] != "."))
-        if not files and is_canonical(path):
-            fix = f"Use it as it is: {USE_CANONICAL}"
-            raise InputError(Problem(str(path), "is already a canonical folder", fix))
-    if not files:
-        fix = f"Log files end in {', '.join(LOG_ENDINGS)}; a canonical folder holds manifest.json"
-        raise InputError(Problem(str(path), "the folder holds no log file", fix))
-    return files
+    """See `planner.traffic.inputs.log_files`; a folder without logs may hold exports of metrics."""
+    return inputs.log_files(path, METRIC_ENDINGS)
 
 
 def ingest(order: Order, *, show_progress: bool = False) -> Canonical:
@@ -90,18 +93,43 @@ def ingest(order: Order, *, show_progress: bool = False) -> Canonical:
 
 
 def _ingest(order: Order, show_progress: bool) -> Canonical:
+    check_format(order.log_format)
+    source = find_aggregated(order)
+    if source is not None:
+        return ingest_aggregated(source, order)
     heads = _heads(order.files)
     reader = find_reader(order.log_format, heads, mapped=bool(order.mapping))
     _check(order, reader)
-    wanted = Wanted(order.model, order.mapping, order.aliases, order.options)
-    with connect(order.time_zone) as connection, progress_bar(connection, "reading logs", wanted=show_progress):
+    wanted = _wanted(order)
+    with connect(order.time_zone) as connection:
         opened = reader.open(connection, heads, wanted)
-        malformed = stage(connection, opened)
-        aggregate.mark_duplicates(connection)
-        counts = _counts(connection, opened, wanted, malformed)
-        if not counts.kept:
-            raise InputError(_nothing_left(order, reader, counts))
-        return _aggregate(connection, order, reader, opened, counts)
+        check_dates(str(order.files[0]), wanted, relative=opened.relative_time)
+        check_allowed(connection, opened.tables)
+        fraction = stated_fraction(connection, opened.tables, order.sampling_fraction)
+        with_ids = any(table.columns.request_id or table.columns.logical_id for table in opened.tables)
+        progress = progress_bar(opened.tables, "reading logs", wanted=show_progress)
+        with Spool(with_ids=with_ids) as spool, progress as watch:
+            scan = Scan(connection, opened, wanted, Names(), watch)
+            read = read_rows(connection, scan, spool, with_ids=with_ids)
+            counts = _counts(connection, scan, read.tally)
+            if not counts.kept:
+                raise InputError(_nothing_left(order, reader, counts))
+            check_models(read.tally.models(read.names))
+            taken = columns_read(connection, opened.tables)
+            return _canonical(order, reader, opened, counts, fraction, read, spool, taken)
+
+
+def _wanted(order: Order) -> Wanted:
+    return Wanted(
+        model=order.model,
+        mapping=order.mapping,
+        aliases=order.aliases,
+        options=order.options,
+        time_zone=order.time_zone,
+        stamps=order.stamps,
+        since_us=order.since_us,
+        until_us=order.until_us,
+    )
 
 
 def _heads(files: Sequence[Path]) -> tuple[Head, ...]:
@@ -142,45 +170,19 @@ def _check(order: Order, reader: Reader) -> None:
     problems.raise_if_any()
 
 
-def stage(connection: duckdb.DuckDBPyConnection, opened: Opened) -> int:
-    """Put every judged row into ``staged``; returns the number of lines that never became a row.
-
-    Raises
-    ------
-    InputError
-        If a file breaks off.
-    """
-    malformed = 0
-    for place, select in enumerate(opened.selects):
-        table = opened.tables[place] if opened.tables else None
-        if table is not None:
-            check_gzip(table.head)
-        try:
-            connection.execute("DROP TABLE IF EXISTS reject_errors")
-            connection.execute("DROP TABLE IF EXISTS reject_scans")
-            connection.execute(f"INSERT INTO staged {select}")
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error as error:
-            where = str(table.head.path) if table else "the drawn requests"
-            raise InputError(Problem(where, reason(error), "Export or copy the file again")) from None
-        if table is not None and table.head.is_csv:
-            malformed += rejected_lines(connection)
-    return malformed
-
-
-def _counts(connection: duckdb.DuckDBPyConnection, opened: Opened, wanted: Wanted, malformed: int) -> Counts:
-    found = aggregate.count_verdicts(connection)
-    kept = found.pop(None, 0)
-    dropped = {rule: found.get(rule, 0) for rule in Rule}
-    dropped[Rule.MALFORMED] += malformed
+def _counts(connection: duckdb.DuckDBPyConnection, scan: Scan, tally: Tally) -> Counts:
+    kept, dropped = tally.kept, tally.dropped()
+    dropped[Rule.MALFORMED] += scan.malformed
     offered = kept + sum(n for rule, n in dropped.items() if TREATMENTS[rule].offered)
     return Counts(
         rows_read=kept + sum(dropped.values()),
         kept=kept,
         offered=offered,
         dropped_by_reason={rule.value: n for rule, n in dropped.items() if n},
-        dropped_rows=first_dropped(connection, opened.tables, wanted, dropped) if any(dropped.values()) else {},
+        dropped_rows=(
+            first_dropped(connection, scan.opened.tables, scan.wanted, dropped) if any(dropped.values()) else {}
+        ),
+        adjusted_by_reason=tally.adjusted(),
     )
 
 
@@ -207,53 +209,81 @@ def _advice(reason: str) -> str:
     return f"Rule: {TREATMENTS[Rule(reason)].why}"
 
 
-def _aggregate(
-    connection: duckdb.DuckDBPyConnection, order: Order, reader: Reader, opened: Opened, counts: Counts
-) -> Canonical:
-    start_us, last_us = opened.window_us or aggregate.span_us(connection)
-    if last_us - start_us > LONGEST_WINDOW_US:
-        days = (last_us - start_us) / 86_400e6
-        raise InputError(
-            Problem(str(order.files[0]), f"the time stamps span {days:,.0f} days", "Remove rows with a wrong date")
-        )
-    aggregate.count_seconds(connection, start_us)
-    resolution_us, exact = aggregate.resolution(connection, start_us)
-    end_us = last_us if opened.window_us else max(last_us + resolution_us, start_us + SHORTEST_WINDOW_US)
-    window = aggregate.Window(start_us, end_us, resolution_us, exact)
-    rates = aggregate.rates(connection)
-    return Canonical(
-        manifest=_manifest(connection, order, reader, opened, counts, window),
-        lengths=aggregate.lengths(connection),
-        tail=aggregate.tail(connection),
-        rates=rates,
-        burst=aggregate.bursts(connection, window),
-    )
-
-
-def _manifest(
-    connection: duckdb.DuckDBPyConnection,
+def _canonical(
     order: Order,
     reader: Reader,
     opened: Opened,
     counts: Counts,
-    window: aggregate.Window,
+    fraction: float,
+    read: Read,
+    spool: Spool,
+    taken: list[str],
+) -> Canonical:
+    span = opened.window_us or span_us(spool, order.since_us, order.until_us)
+    if span[1] - span[0] > LONGEST_WINDOW_US:
+        days = (span[1] - span[0]) / 86_400e6
+        raise InputError(
+            Problem(str(order.files[0]), f"the time stamps span {days:,.0f} days", "Remove rows with a wrong date")
+        )
+    minutes = read.laws.minutes.minutes(read.names)
+    clock = read_in_order(spool, read.names, span)
+    end_us = span[1] if opened.window_us else max(span[1] + clock.resolution_us, span[0] + SHORTEST_WINDOW_US)
+    window = Window(span[0], end_us, clock.resolution_us, clock.exact_ticks)
+    reuse = measure_reuse(opened, _wanted(order))
+    manifest = _manifest(order, reader, opened, counts, window, fraction, read, sorted({*taken, *reuse.columns}))
+    return Canonical(
+        manifest=manifest.model_copy(update={"remarks": [*manifest.remarks, *reuse.remarks]}),
+        lengths=lengths(read, minutes, spool),
+        tail=read.laws.tail.table(read.names),
+        rates=rates(minutes, read.names),
+        burst=clock.bursts.table(window),
+        prefix=prefix_table(read.laws.cached, read.names, reuse),
+    )
+
+
+def _filters(order: Order) -> list[str]:
+    return [
+        *([f"model = {order.model}"] if order.model else []),
+        *([f"from {iso_utc(order.since_us)} on"] if order.since_us is not None else []),
+        *([f"before {iso_utc(order.until_us)}"] if order.until_us is not None else []),
+    ]
+
+
+def _manifest(
+    order: Order,
+    reader: Reader,
+    opened: Opened,
+    counts: Counts,
+    window: Window,
+    fraction: float,
+    read: Read,
+    taken: list[str],
 ) -> Manifest:
     """Everything a reader of the tables must know; no clock and no folder name, so the bytes repeat."""
+    meaning = stamp_meaning(opened.tables, _wanted(order))
     companions = [lengths_path(path) for path in order.files if reader.name == "servegen"]
     digested = {*order.files, *(path for path in companions if path is not None)}
     return Manifest(
         source=reader.source,
-        files=sorted(path.name for path in digested),
+        files=sorted(safe_name(path.name) for path in digested),
         files_sha256=digest(sorted(digested)),
-        models=aggregate.kept_models(connection),
+        models=read.tally.models(read.names),
         window_start_us=window.start_us,
         window_end_us=window.end_us,
         time_base="start of the log" if opened.relative_time else "UTC",
         tz_of_source="none" if opened.relative_time else order.time_zone,
-        filters_applied=[*([f"model = {order.model}"] if order.model else []), *opened.filters],
+        filters_applied=[*_filters(order), *opened.filters],
         ts_resolution_ms=window.resolution_us / 1000,
+        ts_meaning=meaning,
+        sampling_fraction=fraction,
         counts=counts,
-        caps=aggregate.caps(connection),
-        alias_map=dict(sorted(order.aliases.items())),
+        caps=read.laws.caps(read.names, read.tally.models(read.names)),
+        alias_map=alias_map(order.aliases),
+        alias_map_version=order.alias_version,
+        columns_read=taken,
+        remarks=[
+            *remarks(counts, meaning, window.resolution_us, fraction),
+            *([] if opened.relative_time else clock_changes(order.time_zone, window.start_us, window.end_us)),
+        ],
         bucket_scheme={"base": 2, "per_octave": PER_OCTAVE},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,7 +20,9 @@ class Rule(StrEnum):
     NOT_A_GENERATION = "not a text generation"
     CACHE_HIT = "response-cache hit"
     REJECTED_RETRIED = "rejected, then tried again"
+    REJECTED = "rejected before prefill"
     FAILED = "failed request"
+    ABORTED_EMPTY = "aborted before any output"
     MISSING_TOKENS = "missing token count"
     NOT_WHOLE_TOKENS = "token count is not a whole number"
     NEGATIVE_TOKENS = "negative token count"
@@ -45,9 +48,15 @@ TREATMENTS: dict[Rule, Treatment] = {
     Rule.IMPLAUSIBLE_TIMESTAMP: Treatment(False, "the time stamp is before 2015, after 2100, or negative"),
     Rule.OUTSIDE_WINDOW: Treatment(False, "the row lies outside the window that was asked for"),
     Rule.NOT_A_GENERATION: Treatment(False, "an embedding, a trace span or another call that generates no tokens"),
-    Rule.REJECTED_RETRIED: Treatment(False, "refused before prefill, and the same logical request came again"),
+    Rule.REJECTED_RETRIED: Treatment(
+        False, "refused before prefill, and the same logical request was served or came again"
+    ),
     Rule.CACHE_HIT: Treatment(False, "answered from the proxy's response cache: no GPU work"),
+    Rule.REJECTED: Treatment(True, "refused before prefill (429, 503 and the like) and not tried again: unmet demand"),
     Rule.FAILED: Treatment(True, "the request failed: unmet demand, without trustworthy lengths"),
+    Rule.ABORTED_EMPTY: Treatment(
+        True, "the client went away and no output was counted: the length law is drawn from the other requests"
+    ),
     Rule.MISSING_TOKENS: Treatment(True, "prompt or output token count is empty"),
     Rule.NOT_WHOLE_TOKENS: Treatment(True, "token count is text, NaN, infinite or fractional"),
     Rule.NEGATIVE_TOKENS: Treatment(True, "token count is below zero"),
@@ -84,6 +93,16 @@ REMARKS: dict[Adjustment, str] = {
 
 BITS: dict[Adjustment, int] = {adjustment: 1 << place for place, adjustment in enumerate(Adjustment)}
 """Adjustment to the bit that marks a row."""
+
+
+def adjusted_by_reason(rows_by_mask: Mapping[int, int]) -> dict[str, int]:
+    """Rows of every adjustment, from the rows of every sum of bits; an adjustment without a row is left out."""
+    counts = {
+        adjustment.value: sum(rows for mask, rows in rows_by_mask.items() if mask & bit)
+        for adjustment, bit in BITS.items()
+    }
+    return {name: rows for name, rows in counts.items() if rows}
+
 
 CODES: dict[Rule, int] = {rule: code for code, rule in enumerate(Rule)}
 """Rule to the small integer that marks a staged row; a kept row has none."""

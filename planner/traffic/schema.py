@@ -40,7 +40,11 @@ LENGTHS = _table(
     output_lo=_WHOLE, output_hi=_WHOLE, n=_WHOLE, sum_prompt=_WHOLE, sum_output=_WHOLE, sum_cached=_WHOLE,
     sum_pp=_REAL, sum_po=_REAL, sum_oo=_REAL, max_prompt=_WHOLE, max_output=_WHOLE, max_total=_WHOLE,
 )  # fmt: skip
-"""The joint length law: one row per non-empty cell ``[prompt_lo, prompt_hi) x [output_lo, output_hi)``."""
+"""The joint length law: one row per non-empty cell ``[prompt_lo, prompt_hi) x [output_lo, output_hi)``.
+
+Cells are those of `planner.traffic.buckets` at ingest. Merging small ones, splitting and scaling make wider and other
+cells, which may overlap once distributions of different cells are merged.
+"""
 TAIL = _table(model=_TEXT, prompt=_WHOLE, output=_WHOLE, n=_WHOLE)
 """The 1,000 largest totals of each model, exact, with every tie of the last one."""
 RATES = _table(model=_TEXT, minute_utc=pa.timestamp("us"), n=_WHOLE, sum_prompt=_WHOLE, sum_output=_WHOLE)
@@ -127,6 +131,8 @@ class Manifest(Strict):
     """Cells of the length law with fewer requests were merged into neighbours."""
     history: list[str] = []
     """What ``planner traffic merge|scale|split`` did, oldest first."""
+    columns_read: list[str] = []
+    """Of the log: everything else stayed in the file."""
     remarks: list[str] = []
     """Assumptions that a reader of the figures must know."""
 

@@ -88,9 +88,9 @@ def test_a_value_is_shortened_and_a_column_name_made_printable(tmp_path: Path) -
 
 
 def test_a_quoted_field_over_several_lines_is_one_row(tmp_path: Path) -> None:
-    rows = '1700000000,1,1,a,200,"two\nlines, ""quoted"""\n1700000001,-1,1,b,503,x\n1700000002,-1,1,c,200,x\n'
+    rows = '1700000000,1,1,a,200,"two\nlines, ""quoted"""\n1700000001,-1,1,b,500,x\n1700000002,-1,1,c,200,x\n'
     counts = _counts(tmp_path / "log.csv", HEADER + rows)
-    assert _rows(counts, "failed request") == [(3, "status", "503")]
+    assert _rows(counts, "failed request") == [(3, "status", "500")]
     assert _rows(counts, "negative token count") == [(4, "prompt", "-1")]
 
 
@@ -115,7 +115,9 @@ def test_json_lines_are_numbered_by_line(tmp_path: Path) -> None:
     good = '{"timestamp": 5, "input_length": 7, "output_length": 2}'
     bad = '{"timestamp": 6, "input_length": -7.0, "output_length": 2}'
     deep = "[" * 5000
-    counts = _counts(tmp_path / "log.jsonl", "\n".join([good, "no json", "", bad, "{}", deep]))
+    content = "\n".join([good, "no json", "", bad, "{}", deep])
+    mapping = {"timestamp": "timestamp", "prompt": "input_length", "output": "output_length"}
+    counts = _counts(tmp_path / "log.jsonl", content, mapping=mapping, options={"time": "relative_s"})
     assert _rows(counts, "negative token count") == [(4, "input_length", "-7.0")]
     assert [row for row, _, _ in _rows(counts, "malformed line")] == [2, 5, 6]
 
@@ -154,7 +156,8 @@ LINE = st.one_of(
 @given(lines=st.lists(LINE, max_size=12))
 def test_the_second_look_agrees_with_the_first(lines: list[str], tmp_path: Path) -> None:
     """Two readers, one verdict: every reason has as many rows as it dropped, up to three."""
-    content = "timestamp,prompt,output\n" + "\n".join([*lines, "1700000000,10,5"]) + "\n"
-    counts = _counts(tmp_path / "log.csv", content, options={"time": "epoch_s"})
+    content = "t,p,o\n" + "\n".join([*lines, "1700000000,10,5"]) + "\n"
+    mapping = {"timestamp": "t", "prompt": "p", "output": "o"}
+    counts = _counts(tmp_path / "log.csv", content, options={"time": "epoch_s"}, mapping=mapping)
     shown = Counter({reason: len(rows) for reason, rows in counts["dropped_rows"].items()})
     assert shown == Counter({reason: min(3, n) for reason, n in counts["dropped_by_reason"].items()})

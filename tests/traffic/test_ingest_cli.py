@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import ingest as command
 from planner.cli import main
+from planner.cli.numbers import number, percent
 from planner.traffic.source import load_traffic
 
 
@@ -177,14 +177,14 @@ def test_a_dash_for_a_burst_is_explained_by_scale(
     [(0, 3, "0"), (12345.6, 4, "12,346"), (1234, 3, "1,234"), (2.5664, 4, "2.566"), (0.00001234, 3, "0.0000123")],
 )
 def test_numbers_have_no_exponent(value: float, digits: int, text: str) -> None:
-    assert command._number(value, digits) == text
+    assert number(value, digits) == text
 
 
 @pytest.mark.parametrize(
     ("share", "text"), [(0.0403, "4"), (0.5, "50"), (0.996, "99.60"), (0.99999, "99.99"), (1e-6, "0.0001")]
 )
 def test_a_share_is_never_rounded_to_all(share: float, text: str) -> None:
-    assert command._percent(share) == text
+    assert percent(share) == text
 
 
 def test_a_canonical_folder_or_its_file_is_named_as_such(

@@ -240,7 +240,7 @@ def test_text_columns_never_reach_the_output(tmp_path: Path) -> None:
 
 def test_plain_mapping(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    rows = "".join(f"{i},gpt,{i + 1},{i},{200 if i % 10 else 503}\n" for i in range(100))
+    rows = "".join(f"{i},gpt,{i + 1},{i},{200 if i % 10 else 500}\n" for i in range(100))
     path.write_text("ts,m,in_tokens,out_tokens,code\n" + rows)
     mapping = {"timestamp": "ts", "prompt": "in_tokens", "output": "out_tokens", "model": "m", "status": "code"}
     found = ingest(Order((path,), mapping=mapping)).manifest

@@ -32,7 +32,7 @@ def _traffic(minute_counts: np.ndarray, start: datetime = MONDAY, skip_us: int =
 
 
 def _weeks(n: int) -> np.ndarray:
-    """Minute counts of weeks in which the hour ``h`` of the week has ``h`` arrivals a minute, week ``w`` times w + 1."""
+    """Minute counts: ``h`` arrivals a minute in hour ``h`` of the week, times w + 1 in week ``w``."""
     hours = np.repeat(np.arange(168), 60)
     return np.concatenate([hours * (w + 1) for w in range(n)])
 

@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.traffic import canonical
 from planner.traffic.ingest import Order, ingest
 from planner.traffic.law import idc_at, length_at_tail, truncate, unmeasured
-from planner.traffic.source import load_traffic
+from planner.traffic.source import load_traffic, to_traffic
 from planner.traffic.types import Traffic
 
 CASES = [
@@ -91,7 +91,8 @@ def test_a_poisson_stream_has_an_idc_of_one(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     stamps = np.sort(rng.integers(0, 7200_000, 30_000))
     path = tmp_path / "poisson.jsonl"
-    path.write_text("".join(f'{{"timestamp": {t}, "input_length": 9, "output_length": 1}}\n' for t in stamps))
+    lengths = '"input_length": 9, "output_length": 1, "hash_ids": []'
+    path.write_text("".join(f'{{"timestamp": {t}, {lengths}}}\n' for t in stamps))
     burst = load_traffic(path, name="m").burst
     for scale in (1, 5, 15, 60):
         assert idc_at(burst, scale) == pytest.approx(1.0, abs=0.2)
@@ -382,3 +383,17 @@ def test_a_cap_needs_shorter_lengths_below_it(tmp_path: Path) -> None:
     assert _plain(tmp_path / "alike.csv", alike).caps == ()
     cut = _plain(tmp_path / "cut.csv", [*alike, (START, 100, 7)]).caps
     assert [(c.side, c.tokens, c.requests) for c in cut] == [("prompt", 4096, 1000)]
+
+
+def test_a_sampled_log_is_scaled_up_to_all_requests(examples: Path) -> None:
+    """Counts over p, and IDC − 1 over p: a random sample of a share p shows only that much of a burst."""
+    whole = ingest(Order(files=(examples / "AzureLLMInferenceTrace_conv.csv",)))
+    plain = to_traffic(whole, model="", name="m", where=examples, sha256="")
+    thinned = dataclasses.replace(whole, manifest=whole.manifest.model_copy(update={"sampling_fraction": 0.25}))
+    sampled = to_traffic(thinned, model="", name="m", where=examples, sha256="")
+    assert sampled.offered_rate_per_s == pytest.approx(4 * plain.offered_rate_per_s)
+    assert sampled.observed_rate_per_s == pytest.approx(4 * plain.observed_rate_per_s)
+    assert sampled.law.requests == plain.law.requests
+    good = plain.burst.resolution_ok
+    np.testing.assert_allclose(sampled.burst.idc[good] - 1, 4 * (plain.burst.idc[good] - 1))
+    np.testing.assert_allclose(sampled.burst.mean_n, 4 * plain.burst.mean_n)
