@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 
 import typer
 
 from planner import __version__
-from planner.cli import catalog, check_log, fit, ingest, load, plan, size, speed, traffic
-from planner.errors import InputError, PlannerError
+from planner.cli.lazy import lazy_group
+from planner.errors import InputError, PlannerError, Problem
 
+MANY = 3
+"""From so many further places on, a problem names the first and the last."""
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
+COMMANDS = {
+    name: f"planner.cli.{name.replace('-', '_')}"
+    for name in ("plan", "size", "check-log", "ingest", "load", "speed", "catalog", "fit", "traffic")
+}
+
 app = typer.Typer(
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Plan the GPU fleet for self-hosted LLMs at the least cost per served token.",
 )
-for command in (plan, size, speed, check_log, ingest, load, catalog, fit, traffic):
-    command.register(app)
 
 
 def _version(wanted: bool) -> None:
@@ -41,6 +50,8 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors become one message and an exit code, never a traceback."""
+    # Imports make many objects that live on: looking for garbage among them costs more than all other start-up work.
+    gc.set_threshold(100_000)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -67,14 +78,31 @@ def main() -> None:
         sys.exit(1)
 
 
+def _in_groups(problems: Iterable[Problem]) -> list[str]:
+    """One line a problem; what is wrong with many files in the same way is said once."""
+    alike: dict[Problem, dict[str, None]] = {}
+    for problem in problems:
+        alike.setdefault(replace(problem, where=""), {})[problem.where] = None
+    lines = []
+    for problem, places in alike.items():
+        first, *others = places
+        if len(others) < MANY:
+            lines += [str(replace(problem, where=place)) for place in places]
+        else:
+            lines.append(str(replace(problem, where=f"{first} and {len(others):,} more, up to {others[-1]}")))
+    return lines
+
+
 def _report(error: PlannerError) -> None:
+    message = str(error)
     if isinstance(error, InputError):
-        count = len(error.problems)
+        lines = _in_groups(error.problems)
+        message, count = "\n".join(lines), len(lines)
         heading = f"input cannot be used ({count} problem{'s' if count != 1 else ''})"
     else:
         heading = {3: "infeasible", 4: "the solver failed"}.get(error.exit_code, "failed")
     # Names come from files: none of their characters may act on the terminal.
-    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in str(error))
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message)
     print(f"planner: {heading}\n{text}", file=sys.stderr)
 
 

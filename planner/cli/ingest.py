@@ -12,20 +12,21 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from planner.cli import ingest_backend
-from planner.cli.numbers import number, percent
+from planner.cli.numbers import number, percent, window
 from planner.errors import InputError, Problem
-from planner.traffic import law
+from planner.traffic import burstiness, law
 from planner.traffic.canonical import Canonical, check_place, write
 from planner.traffic.dropped import describe, heavy_loss
 from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.operations.small_cells import merge_small
 from planner.traffic.prefix import described
-from planner.traffic.readers.aliases import AliasFile, checked, moment_us, parse_aliases, read_aliases
+from planner.traffic.readers.aliases import AliasFile, checked, parse_aliases, read_aliases
 from planner.traffic.readers.columns import Stamps
 from planner.traffic.rules import REMARKS, TREATMENTS, Adjustment, Rule
 from planner.traffic.schema import Kind
 from planner.traffic.source import parse_pairs, to_traffic
 from planner.traffic.sums.ingest import means_of
+from planner.traffic.times import moment_us
 from planner.traffic.types import Traffic
 
 TAIL_SHARES = (0.01, 0.001, 0.0)
@@ -42,7 +43,7 @@ def register(app: typer.Typer) -> None:
 def run(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Log files, or folders of log files; with --backend, one table."),
+        typer.Argument(metavar="FILE...", help="Log files, folders of log files, or globs; with --backend, one table."),
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Canonical folder to write.")
@@ -93,6 +94,10 @@ def run(
         Path | None,
         typer.Option("--from-tables", metavar="DIR", help="Results of those queries, one CSV or Parquet file each."),
     ] = None,
+    min_cell: Annotated[
+        int,
+        typer.Option("--min-cell", metavar="N", min=1, help="Merge cells of lengths with fewer requests than this."),
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Turn request logs into the canonical traffic distribution that plans are made from.
@@ -100,30 +105,36 @@ def run(
     Only time stamps, token counts, status and model names are read: no text, no user, no key.
     """
     table = read_aliases(aliases) if aliases else AliasFile((), None)
-    asked: dict[str, Any] = dict(
-        log_format=log_format,
-        model=model,
-        mapping=parse_pairs("--map", mapping),
-        aliases=checked("--alias", (*table.aliases, *parse_aliases("--alias", alias or []))),
-        alias_version=table.version,
-        time_zone=tz,
-        stamps=stamps,
-        since_us=moment_us("--since", since),
-        until_us=moment_us("--until", until),
-        sampling_fraction=sampling,
-        options=parse_pairs("--option", ",".join(option or [])),
-    )
+    asked: dict[str, Any] = {
+        "log_format": log_format,
+        "model": model,
+        "mapping": parse_pairs("--map", mapping),
+        "aliases": checked("--alias", (*table.aliases, *parse_aliases("--alias", alias or []))),
+        "alias_version": table.version,
+        "time_zone": tz,
+        "stamps": stamps,
+        "since_us": moment_us("--since", since),
+        "until_us": moment_us("--until", until),
+        "sampling_fraction": sampling,
+        "options": parse_pairs("--option", ",".join(option or [])),
+    }
     if sql_only:
+        from planner.cli import ingest_backend  # noqa: PLC0415  slow to import
+
         ingest_backend.print_sql(files, backend, address, asked)
         return
     if output is None:
         raise InputError(Problem("-o", "no folder to write to is given", "Add -o DIR"))
     check_place(output)
     if backend or address or from_tables:
+        from planner.cli import ingest_backend  # noqa: PLC0415  slow to import
+
         canonical = ingest_backend.ingested(files, backend, address, asked, from_tables)
     else:
-        order = Order(files=tuple(path for given in files for path in log_files(Path(given))), **asked)
+        order = Order(files=tuple(path for given in files for path in log_files(given)), **asked)
         canonical = ingest(order, show_progress=True)
+    if min_cell > 1:
+        canonical = merge_small(canonical, min_cell)
     write(canonical, output)
     report = _report(canonical, output)
     if as_json:
@@ -145,6 +156,7 @@ def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
                 "files",
                 "window_start",
                 "window_end",
+                "time_base",
                 "ts_resolution_ms",
                 "ts_meaning",
                 "sampling_fraction",
@@ -153,6 +165,7 @@ def _report(canonical: Canonical, output: Path) -> dict[str, Any]:
                 "columns_read",
                 "counts",
                 "filters_applied",
+                "smallest_cell",
                 "remarks",
             },
         ),
@@ -172,7 +185,7 @@ def _one_model(canonical: Canonical, model: str, output: Path) -> dict[str, Any]
 def _model_report(traffic: Traffic) -> dict[str, Any]:
     lengths = traffic.law
     burst = traffic.burst
-    unmeasured = law.unmeasured(burst)
+    unmeasured = burstiness.unmeasured(burst)
     warnings = [law.sampling_warning(traffic, share) for share in TAIL_SHARES if share]
     return {
         "requests": lengths.requests,
@@ -201,7 +214,7 @@ def _print(report: dict[str, Any], console: Console) -> None:
     counts = report["counts"]
     console.print(
         f"{report['source']}: {counts['rows_read']:,} rows read, {counts['kept']:,} kept, "
-        f"{counts['offered']:,} arrivals, {report['window_start']} to {report['window_end']}",
+        f"{counts['offered']:,} arrivals, " + window(report["window_start"], report["window_end"], report["time_base"]),
         highlight=False,
     )
     for warning in report["warnings"]:
@@ -220,6 +233,8 @@ def _print(report: dict[str, Any], console: Console) -> None:
             console.print(_printable(f"{name}: {line}"))
     for remark in report["remarks"]:
         console.print(_printable(remark))
+    if report["smallest_cell"] > 1:
+        console.print(f"Lengths are merged into cells of at least {report['smallest_cell']} requests", highlight=False)
     if report["columns_read"]:
         console.print(_printable(f"Columns read: {', '.join(report['columns_read'])}. The others stayed in the log"))
     console.print(f"Written to {report['output']}: {WHAT_LEAVES}", highlight=False, markup=False)

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from planner.errors import Problems
+from planner.errors import InputError, Problem, Problems
 from planner.traffic.canonical import Canonical
 from planner.traffic.warehouse.backends import BACKENDS, connected, find_backend, open_table
 from planner.traffic.warehouse.distribution import distribution
@@ -33,7 +33,11 @@ def ingested(
     order = _order(tables, backend, address, asked)
     if saved is not None:
         check(order)
-        return distribution(order, saved_answers(saved), named_columns(order.log_format, order.mapping))
+        used = named_columns(order.log_format, order.mapping)
+        if not used:
+            fix = "Give the same --map or --format as with --sql-only; --map can name the columns that were found"
+            raise InputError(Problem("--from-tables", "needs to know which columns were read", fix))
+        return distribution(order, saved_answers(saved), used)
     console = Console(stderr=True)
     if not sys.stderr.isatty():
         return ingest_table(order)

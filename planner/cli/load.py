@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,7 @@ def _planned(traffic: Traffic, ask: Ask) -> PlannedLoad:
     try:
         return planned_load(traffic, ask)
     except InputError as error:
-        problems = [p for p in error.problems if "burst" not in p.message]
-        if problems:
+        if any("burst" not in problem.message for problem in error.problems):
             raise
         fix = "Give a log over a longer time or with finer time stamps, or state it: --idc 3 (1 is Poisson)"
         raise InputError([Problem(p.where, p.message, fix) for p in error.problems]) from error
@@ -103,7 +103,7 @@ def as_data(
             "end": _moment(traffic, stretch.end_us),
             "whole_log": stretch.whole,
             "stationary": stretch.stationary,
-            "trend_p": stretch.trend_p if stretch.trend_p == stretch.trend_p else None,
+            "trend_p": None if math.isnan(stretch.trend_p) else stretch.trend_p,
             "rate_per_s": stretch.rate_per_s,
         },
         "assumed": _assumed(asked, load),
@@ -136,7 +136,7 @@ def _assumed(asked: LoadOptions, load: PlannedLoad) -> list[str]:
     if ask.rate_cv is None:
         wander = (
             "too short to show any wander of the rate"
-            if load.stretch.level_cv2 != load.stretch.level_cv2
+            if math.isnan(load.stretch.level_cv2)
             else (f"level variance between sixths of the stretch, times {WANDER:g} as in a random walk, and sampling")
         )
         found.append(f"the coming rate is {load.rate_cv:.1%} uncertain (coefficient of variation): {wander}")
@@ -161,7 +161,7 @@ def as_text(data: dict[str, Any]) -> str:
         (f"live requests, exceeded {data['overflow']:g} of the time", f"{live['quantile']:,.0f}"),
         ("live tokens, mean", f"{data['mean_tokens']:,.0f}"),
         (f"live tokens, exceeded {data['overflow']:g} of the time", f"{data['quantile_tokens']:,.0f}"),
-        ("the same at 1.2 times the rate", f"{stress['quantile_tokens']:,.0f}"),
+        (f"the same at {stress['rate_factor']:g} times the rate", f"{stress['quantile_tokens']:,.0f}"),
         ("product of means (cross-check)", f"{data['mean_formula_tokens']:,.0f}"),
         ("mean over product of means", f"{data['mean_over_formula']:.3f}"),
         (f"burst (IDC) at {d['scale_s']:.3g} s", f"{d['idc']:.3g}{' (stated)' if d['stated'] else ''}"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from planner.errors import Problems
-from planner.queueing.holding import STEPS_IN_FLIGHT, Holding
+from planner.queueing.holding import Holding, window_in_blocks
 from planner.queueing.planned_load import Ask, Routing
 from planner.traffic.schema import Coupling
 
@@ -105,7 +105,7 @@ def ask_of(asked: LoadOptions, problems: Problems) -> Ask:
 def _holding(asked: LoadOptions) -> Holding:
     """A request's blocks; during prefill, sliding layers hold the window and the chunk, or the whole prompt."""
     block = asked.block_tokens
-    kept = (-(-(asked.sliding_window + STEPS_IN_FLIGHT - 1) // block) + 1) * block
+    kept = window_in_blocks(asked.sliding_window, block)
     chunk = -(-asked.chunk_tokens // block) * block
     return Holding(
         full=1.0 - asked.sliding_share,

@@ -14,6 +14,12 @@ def number(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def window(start: str, end: str, time_base: str) -> str:
+    """The observed window; a log that counts time from its own start stands at 1970, which is no date."""
+    dates = f"{start} to {end}"
+    return dates if time_base == "UTC" else f"{dates}, counted from the start of the log: no dates"
+
+
 def percent(share: float) -> str:
     """A share in percent: two digits, but never 100 for less than all."""
     if 0.995 <= share < 1:

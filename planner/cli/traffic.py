@@ -14,10 +14,10 @@ import typer
 from planner.cli import traffic_export, traffic_season, traffic_show, traffic_split
 from planner.cli.traffic_folders import OUTPUT, console, plain, read_folder, read_folders, report
 from planner.errors import InputError, Problem, Problems
-from planner.traffic import scale as scaling
 from planner.traffic.canonical import Canonical, check_place, write
-from planner.traffic.merge import merge
-from planner.traffic.scale import BurstRule, Factors
+from planner.traffic.operations import scale as scaling
+from planner.traffic.operations.merge import merge
+from planner.traffic.operations.scale import BurstRule, Factors
 from planner.traffic.source import parse_pairs
 
 HELP = "Look at the canonical distributions that planner ingest writes, merge, scale and split them."

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from planner.cli.files import replacing
 from planner.cli.traffic_folders import console, read_folder
-from planner.errors import InputError, Problem
-from planner.traffic.disk import usable
 from planner.traffic.export import Draw, Drawn, draw, mooncake_lines
 
 
@@ -43,7 +40,8 @@ def export_command(
     minute and the reuse of prefixes are not drawn.
     """
     drawn = draw(read_folder(folder), Draw(requests, seed, model))
-    _write(drawn, output)
+    with replacing(output) as stream:
+        stream.writelines(mooncake_lines(drawn))
     report = _report(drawn, output, trace_format)
     if as_json:
         typer.echo(json.dumps(report, indent=2, sort_keys=True))
@@ -66,25 +64,3 @@ def _report(drawn: Drawn, output: Path, trace_format: TraceFormat) -> dict[str, 
         "mean_prompt_tokens": float(drawn.prompt.mean()),
         "mean_output_tokens": float(drawn.output.mean()),
     }
-
-
-def _write(drawn: Drawn, output: Path) -> None:
-    """Write the file whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If the place is a folder or cannot be written.
-    """
-    if output.is_dir():
-        raise InputError(Problem(str(output), "is a folder", "Give the name of a file, such as trace.jsonl"))
-    with usable(output, "written"):
-        handle, scratch = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.writelines(mooncake_lines(drawn))
-            Path(scratch).chmod(0o644)
-            os.replace(scratch, output)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise

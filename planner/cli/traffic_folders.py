@@ -14,7 +14,7 @@ from rich.text import Text
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.canonical import Canonical, is_canonical, read
-from planner.traffic.cells import of_model
+from planner.traffic.canonical_tables import of_model
 from planner.traffic.disk import usable
 
 OUTPUT = typer.Option("-o", "--output", metavar="DIR", help="Canonical folder to write.")
@@ -55,7 +55,6 @@ def read_folders(folders: Sequence[Path]) -> list[Canonical]:
 def report(canonical: Canonical) -> dict[str, Any]:
     """What a command says about the distribution it wrote."""
     manifest = canonical.manifest
-    seconds = (manifest.window_end_us - manifest.window_start_us) / 1e6
     return {
         "window_start": manifest.window_start,
         "window_end": manifest.window_end,
@@ -63,7 +62,7 @@ def report(canonical: Canonical) -> dict[str, Any]:
             model: {
                 "requests": n,
                 "arrivals_per_s": (pc.sum(of_model(canonical.rates, model)["n"]).as_py() or 0)
-                / seconds
+                / manifest.window.seconds
                 / manifest.sampling_fraction,
             }
             for model, n in sorted(manifest.models.items())

@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner.cli.traffic_folders import console, printable, read_folder
 from planner.errors import InputError, Problem, Problems
-from planner.traffic.canonical import digest, read, table_files
+from planner.traffic.canonical import digest, table_files
 from planner.traffic.periods import Periods, periods_of
 from planner.traffic.season import SLOTS, WEEK_SLOTS, Clock, Season, season_of, slot_name
 from planner.traffic.source import to_traffic
+from planner.traffic.times import moment_us
 from planner.traffic.types import FloatArray, Traffic
-
-PIPE_WIDTH = 120
 
 
 def register(group: typer.Typer) -> None:
@@ -60,19 +60,14 @@ def run(
 
 
 def _traffic(folder: Path, starts: str) -> list[Traffic]:
-    canonical = read(folder)
+    canonical = read_folder(folder)
     sha256 = digest(table_files(folder))
     found = [to_traffic(canonical, model=m, name=m, where=folder, sha256=sha256) for m in canonical.models()]
-    if not starts:
+    shift = moment_us("--starts", starts)
+    if shift is None:
         return found
-    try:
-        moment = datetime.fromisoformat(starts)
-    except ValueError:
-        raise InputError(Problem("--starts", f"'{starts}' is no time", "Write it as 2026-07-01T00:00")) from None
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
     if any(traffic.calendar_time for traffic in found):
         raise InputError(Problem("--starts", f"{folder} has dates of its own", "Leave it out"))
-    shift = int(moment.timestamp()) * 1_000_000
     return [replace(t, window_start_us=t.window_start_us + shift, calendar_time=True) for t in found]
 
 
@@ -173,37 +168,37 @@ def _model(season: Season) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any], seasons: list[Season]) -> None:
-    console = Console()
-    console = console if console.is_terminal else Console(width=PIPE_WIDTH)
+    screen = console()
     table = Table("model", title=f"The week ({report['zone']}, quantile {report['quantile']:g})", title_justify="left")
     for head in ("weeks", "mean, requests/s", "planning rate, requests/s", "peak over mean", "busiest"):
         table.add_column(head, justify="right")
     for name, model in report["models"].items():
         mean, peak = model["mean_rate_per_s"], model["planning_rate_per_s"]
         ratio = f"{peak / mean:.3g}" if mean else "-"
-        table.add_row(Text(_safe(name)), str(model["weeks"]), f"{mean:.4g}", f"{peak:.4g}", ratio, model["busiest"])
-    console.print(table)
+        table.add_row(Text(printable(name)), str(model["weeks"]), f"{mean:.4g}", f"{peak:.4g}", ratio, model["busiest"])
+    screen.print(table)
+    screen.print(
+        "Planning rate: of each hour of the week the busiest ten minutes, at the quantile over its weeks; of these the "
+        "largest.",
+        highlight=False,
+    )
     for season in seasons:
         if season.caution:
-            console.print(f"{_safe(season.model)}: {season.caution}", style="yellow", highlight=False, markup=False)
-    _print_periods(report, console)
+            screen.print(f"{printable(season.model)}: {season.caution}", style="yellow", highlight=False, markup=False)
+    _print_periods(report, screen)
 
 
-def _print_periods(report: dict[str, Any], console: Console) -> None:
+def _print_periods(report: dict[str, Any], screen: Console) -> None:
     table = Table("period", title="Representative periods", title_justify="left")
     table.add_column("hours a week", justify="right")
     for name in report["models"]:
-        table.add_column(Text(f"{_safe(name)}, requests/s"), justify="right")
+        table.add_column(Text(f"{printable(name)}, requests/s"), justify="right")
     for k, period in enumerate(report["periods"], start=1):
         rates = (f"{rate:.4g}" for rate in period["planning_rate_per_s"].values())
         table.add_row(str(k), f"{period['hours_a_week']:.4g}", *rates)
-    console.print(table)
-    console.print(f"The period changes {report['changes_a_week']} times a week.", highlight=False)
+    screen.print(table)
+    screen.print(f"The period changes {report['changes_a_week']} times a week.", highlight=False)
     for name, error in report["overstatement"].items():
         flat = report["flat_overstatement"][name]
-        text = f"{_safe(name)}: the periods overstate the hours by {error:.1%}; one period all week by {flat:.1%}"
-        console.print(text, highlight=False, markup=False)
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in name)
+        text = f"{printable(name)}: the periods overstate the hours by {error:.1%}; one period all week by {flat:.1%}"
+        screen.print(text, highlight=False, markup=False)

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from planner.cli.ingest import MODELS_A_TABLE
-from planner.cli.numbers import number, percent
+from planner.cli.numbers import number, percent, window
 from planner.cli.speed_plot import write_bytes
 from planner.cli.traffic_folders import console, printable, read_folder
 from planner.errors import InputError, Problem
@@ -102,7 +102,8 @@ def _print_manifest(manifest: Manifest, screen: Console) -> None:
     screen.print(
         Text(
             f"{printable(manifest.source)}: {counts.rows_read:,} rows read, {counts.kept:,} kept, "
-            f"{counts.offered:,} arrivals, {manifest.window_start} to {manifest.window_end}"
+            f"{counts.offered:,} arrivals, "
+            f"{window(manifest.window_start, manifest.window_end, manifest.time_base)}"
         )
     )
     if loss := heavy_loss(counts):

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +15,9 @@ from planner.cli.traffic_folders import console, plain, read_folder, report
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.canonical import Canonical, check_place, is_canonical, write
 from planner.traffic.disk import usable
+from planner.traffic.operations.split import Period, between, by_length, by_period, by_share
 from planner.traffic.source import parse_pairs
-from planner.traffic.split import Period, between, by_length, by_period, by_share
+from planner.traffic.times import moment_us
 
 WAYS = ("--by-length", "--share", "--by-week", "--by-day", "--since/--until")
 
@@ -105,20 +105,9 @@ def _cut(canonical: Canonical, since: str, until: str) -> Canonical:
         problems.add("--since/--until", "the log counts time from its own start: it knows no calendar")
     limits = {}
     for option, text in (("--since", since), ("--until", until)):
-        limits[option] = problems.attempt(lambda o=option, t=text: _time(o, t)) if text else None  # type: ignore[misc]
+        limits[option] = problems.attempt(lambda o=option, t=text: moment_us(o, t))  # type: ignore[misc]
     problems.raise_if_any()
     return between(canonical, limits["--since"], limits["--until"])
-
-
-def _time(option: str, text: str) -> int:
-    """Microseconds since 1970 of a date or time; UTC where it names no zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fix = "Use ISO 8601, such as 2026-03-02 or 2026-03-02T08:00"
-        raise InputError(Problem(option, f"'{text}' is no time", fix)) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000
 
 
 def _write_all(parts: dict[str, Canonical], output: Path) -> None:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from planner.traffic import law as laws
 from planner.traffic.buckets import EDGES
-from planner.traffic.bursts import Span, dense
 from planner.traffic.canonical import Canonical
-from planner.traffic.cells import of_model
+from planner.traffic.canonical_tables import of_model
 from planner.traffic.figures import ModelFigures
+from planner.traffic.grid import HOUR_US, HOURS_A_WEEK, Span, counts_by_minute, hour_of_week
 from planner.traffic.schema import Kind
 from planner.traffic.source import to_traffic
 from planner.traffic.tables.definitions import MINUTE_US
@@ -28,9 +28,7 @@ MOST_POINTS = 700
 """Points of a rate line."""
 BINS_MIN = (1, 5, 10, 30, 60, 180, 360, 1440)
 """Minutes that a point of a rate line may stand for."""
-HOUR_MINUTES, WEEK_HOURS = 60, 168
-MONDAY_H = 96
-"""Hours from 1970-01-01, a Thursday, to the first Monday."""
+HOUR_MINUTES = 60
 BAND = (0.1, 0.9)
 """Quantiles over weeks that the band of a week's profile shows."""
 
@@ -97,27 +95,22 @@ def _marginal(law: LengthLaw, largest: IntArray, model: str) -> Rows:
     return found
 
 
-def span_of(canonical: Canonical) -> Span:
-    """The window."""
-    return Span(canonical.manifest.window_start_us, canonical.manifest.window_end_us)
-
-
 def bin_minutes(span: Span) -> int:
     """Minutes that each point of a rate line stands for."""
-    minutes = (span.end_us - span.start_us) / MINUTE_US
+    minutes = span.seconds / 60
     return next((bin_min for bin_min in BINS_MIN if minutes / bin_min <= MOST_POINTS), BINS_MIN[-1])
 
 
 def rate_rows(canonical: Canonical, model: str) -> Rows:
     """Mean arrivals per second of each bin, and those of its busiest minute; from the first whole minute on."""
-    span = span_of(canonical)
+    span = canonical.manifest.window
     width = bin_minutes(span)
     counts = _counts(canonical, model, span)
     bins = counts.size // width
     if not bins:
         return []
     inside = counts[: bins * width].reshape(bins, width)
-    start = -(-span.start_us // MINUTE_US)
+    start, _ = span.whole_minutes
     logged = canonical.manifest.sampling_fraction
     return [
         {
@@ -130,7 +123,7 @@ def rate_rows(canonical: Canonical, model: str) -> Rows:
 
 
 def _counts(canonical: Canonical, model: str, span: Span) -> IntArray:
-    (counts,) = dense(of_model(canonical.rates, model), (span,))
+    (counts,) = counts_by_minute(of_model(canonical.rates, model), (span,))
     return counts
 
 
@@ -141,8 +134,8 @@ def _round(value: float) -> float:
 
 def hour_rates(canonical: Canonical, model: str) -> tuple[int, FloatArray]:
     """The first whole clock hour, since 1970 or the start of the log, and the mean rates from there on, per s."""
-    span = span_of(canonical)
-    first_minute = -(-span.start_us // MINUTE_US)
+    span = canonical.manifest.window
+    first_minute, _ = span.whole_minutes
     counts = _counts(canonical, model, span)
     skipped = -first_minute % HOUR_MINUTES
     hours = max(counts.size - skipped, 0) // HOUR_MINUTES
@@ -154,17 +147,17 @@ def weeks_seen(canonical: Canonical) -> int:
     """How often the least seen hour of the week was seen whole; 0 for a log that knows no calendar."""
     if canonical.manifest.time_base != "UTC":
         return 0
-    span = span_of(canonical)
-    first, end = -(-span.start_us // (60 * MINUTE_US)), span.end_us // (60 * MINUTE_US)
-    return max(end - first, 0) // WEEK_HOURS
+    span = canonical.manifest.window
+    first, end = -(-span.start_us // HOUR_US), span.end_us // HOUR_US
+    return max(end - first, 0) // HOURS_A_WEEK
 
 
 def week_rows(canonical: Canonical, model: str) -> Rows:
     """Of each UTC hour of the week: median, band and largest of its mean rates over the weeks."""
     first, rates = hour_rates(canonical, model)
-    slot = (np.arange(rates.size) + first - MONDAY_H) % WEEK_HOURS
+    slot = hour_of_week((np.arange(rates.size) + first) * HOUR_US)
     found = []
-    for hour in range(WEEK_HOURS):
+    for hour in range(HOURS_A_WEEK):
         seen = rates[slot == hour]
         low, mid, high = np.quantile(seen, (BAND[0], 0.5, BAND[1]))
         found.append(

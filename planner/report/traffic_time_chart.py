@@ -17,7 +17,7 @@ ROW_PX = 86
 
 def rates_chart(canonical: Canonical, models: Sequence[ModelFigures]) -> Spec | None:
     """Arrivals per second over the window, a row for each model."""
-    width = traffic_rows.bin_minutes(traffic_rows.span_of(canonical))
+    width = traffic_rows.bin_minutes(canonical.manifest.window)
     panels = []
     for one in models:
         rows = traffic_rows.rate_rows(canonical, one.model)
@@ -35,8 +35,8 @@ def _time_x(canonical: Canonical, *, last: bool, title: str | None = None) -> tu
     """The time axis, and what to divide milliseconds by for it."""
     axis = alt.Axis(labels=last, ticks=last, labelOverlap="greedy", tickCount=8)
     if canonical.manifest.time_base == "UTC":
-        span = traffic_rows.span_of(canonical)
-        days = (span.end_us - span.start_us) / 86_400e6
+        span = canonical.manifest.window
+        days = span.seconds / 86_400
         axis.format = "%d %b" if days > 4 else "%d %b %H:%M"
         return alt.X("t:T", scale=alt.Scale(type="utc", nice=False), axis=axis, title=title), 1
     return alt.X("t:Q", scale=alt.Scale(nice=False), axis=axis, title="hours" if last else None), 3_600_000

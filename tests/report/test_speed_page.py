@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 import vl_convert
 
-from planner.report.speed_chart import speed_chart
 from planner.report.chart_file import PNG_SCALE, VEGA_LITE, FileKind
+from planner.report.speed_chart import speed_chart
 from planner.report.speed_page import chart_file
 
 

@@ -25,11 +25,11 @@ from planner.report.traffic_rows import (
     week_rows,
 )
 from planner.report.traffic_style import DASHES, MOST_MODELS, PALETTE, SHAPES
-from planner.traffic.bursts import Span
 from planner.traffic.canonical import Canonical
 from planner.traffic.figures import figures_of
+from planner.traffic.operations.merge_bursts import Span
+from planner.traffic.operations.small_cells import merge_small
 from planner.traffic.schema import Kind
-from planner.traffic.small_cells import merge_small
 from tests.traffic.handmade import START_US, canonical_of, window_row
 
 WEEK = 7 * 24 * 60
