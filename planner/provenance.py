@@ -22,6 +22,7 @@ from planner.speed.measured import MeasuredSet
 from planner.speed.roofline import FIGURES_USED
 from planner.speed.types import MEASURED_PROVIDERS
 from planner.traffic.law import sampling_warning
+from planner.traffic.types import Traffic
 
 OLD_PRICE_DAYS = 120
 """Age beyond which a price that a plan uses is worth a line."""
@@ -102,6 +103,14 @@ def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog:
     return tuple(rows)
 
 
+def _last_day(log: Traffic) -> dt.date | None:
+    """The day of a figure that was measured in a log: its last; none of a log without dates."""
+    if not log.calendar_time:
+        return None
+    start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=log.window_start_us)
+    return (start + dt.timedelta(seconds=log.window_s)).date()
+
+
 def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]:
     traffic, law = workload.request.traffic, workload.traffic.law
     name, owner = workload.name, workload.request.owner or request.quarter.owner
@@ -114,14 +123,21 @@ def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]
             source_date=stated_on if log else traffic.source_date or stated_on,
         )  # fmt: skip
 
+    def measured(found: Assumption) -> Assumption:
+        """Dated by the log, with what was assumed of it."""
+        note = "; ".join(filter(None, [found.note, *workload.traffic.notes]))
+        return found.model_copy(update={"note": note, "source_date": _last_day(workload.traffic) or stated_on})
+
     rates = workload.rates
     rate_log = workload.traffic.source if rates.rate_measured else ""
     peak_log = workload.traffic.source if rates.peak_measured else ""
     lengths = f"mean prompt {law.mean_prompt:,.0f}, mean output {law.mean_output:,.0f} tokens"
     notes = "; ".join([lengths, *workload.traffic.notes])
+    rate = row("rate", "mean arrivals", rates.stated_rate_per_s, "requests/s", "; ".join(rates.notes), rate_log)
+    peak = row("peak", "planning rate over mean rate", rates.peak_factor, "ratio", "", peak_log)
     return [
-        row("rate", "mean arrivals", rates.stated_rate_per_s, "requests/s", "; ".join(rates.notes), rate_log),
-        row("peak", "planning rate over mean rate", rates.peak_factor, "ratio", "", peak_log),
+        measured(rate) if rate_log else rate,
+        measured(peak) if peak_log else peak,
         row("growth", "growth until the horizon", rates.growth, "ratio"),
         row("lengths", "length law", f"{law.requests:,} requests", "", notes, workload.traffic.source),
         row("tail", "tail budget", workload.request.tail_budget, "share of requests"),

@@ -17,9 +17,10 @@ from planner.optimise.candidates import columns_of, stacked
 from planner.optimise.solve import solve_ratio
 from planner.optimise.types import Column, Config, Decision, Need, ProgramData, SolverSettings, Workload
 from planner.queueing.footprint import Moments
-from planner.queueing.live_tokens import SMALLEST_OVERFLOW, LiveTokens, Residence, live_tokens
+from planner.queueing.live_tokens import SMALLEST_OVERFLOW, LiveTokens, live_tokens
 from planner.queueing.load import Candidates, PoolCheck, ReplicaLoad, settle
 from planner.queueing.replicas import feasible, least_replicas
+from planner.queueing.residence import Residence
 
 MAX_ROUNDS = 400
 CAPACITY_STEP = 0.01

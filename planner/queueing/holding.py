@@ -64,15 +64,19 @@ class Holding:
 def holding_of(sizing: Sizing) -> Holding:
     """How a sizing's pool charges a request."""
     unit, block = token_equivalent_bytes(sizing), sizing.largest_block_tokens
-    kept = (-(-(sizing.window_tokens + STEPS_IN_FLIGHT - 1) // block) + 1) * block
     return Holding(
         full=sizing.bytes_per_token / unit,
         sliding=sizing.sliding_bytes_per_token / unit,
         block_tokens=block,
-        window_tokens=min(kept, sizing.sliding_reserve_tokens),
+        window_tokens=min(window_in_blocks(sizing.window_tokens, block), sizing.sliding_reserve_tokens),
         reserve_tokens=sizing.sliding_reserve_tokens,
         state=sizing.pool_state_bytes_per_request / unit,
     )
+
+
+def window_in_blocks(window_tokens: int, block_tokens: int) -> int:
+    """Most tokens that sliding layers hold in decode: the window and the steps in flight, wherever blocks begin."""
+    return (-(-(window_tokens + STEPS_IN_FLIGHT - 1) // block_tokens) + 1) * block_tokens
 
 
 def token_equivalent_bytes(sizing: Sizing) -> float:

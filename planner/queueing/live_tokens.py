@@ -30,31 +30,11 @@ from planner.queueing.footprint import Marks, Moments
 from planner.queueing.lattice import POINTS, Ages, ages_of, density_of, exponent_of, span_at_least
 from planner.queueing.residence import (
     Residence,
-    dispersion_scale_s,
     footprint_integral,
     mean_live_tokens,
     squared_mean_integral,
 )
 from planner.traffic.types import FloatArray
-
-__all__ = [
-    "LiveLoad",
-    "LiveTokens",
-    "MeanFormula",
-    "Residence",
-    "batch_mean",
-    "dispersion_scale_s",
-    "footprint_integral",
-    "gamma_quantile",
-    "live_tokens",
-    "live_tokens_batch",
-    "mean_formula",
-    "mean_live_tokens",
-    "quantile_lower_bound",
-    "screened_quantile",
-    "squared_mean_integral",
-    "thinned_idc",
-]
 
 SMALLEST_OVERFLOW = 1e-3
 """Least overflow whose quantile a law must hold, where the caller asks for none smaller."""
@@ -100,6 +80,12 @@ def gamma_quantile(mean: FloatArray, variance: FloatArray, skewness: FloatArray,
     sd = np.sqrt(variance)
     shape = 4.0 / skew**2
     return np.asarray(mean + sd * (gammaincinv(shape, 1.0 - overflow) * skew / 2.0 - 2.0 / skew))
+
+
+def request_quantile(live_requests: FloatArray | float, dispersion: FloatArray | float, overflow: float) -> FloatArray:
+    """Whole live requests that are exceeded with probability at most ``overflow``: gamma with variance over mean."""
+    shape = np.maximum(live_requests, 1e-9) / dispersion
+    return np.asarray(np.ceil(gammaincinv(shape, 1.0 - overflow) * dispersion))
 
 
 def screened_quantile(

@@ -21,21 +21,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import (
-    Residence,
     batch_mean,
-    dispersion_scale_s,
     quantile_lower_bound,
+    request_quantile,
     screened_quantile,
     thinned_idc,
 )
+from planner.queueing.residence import Residence, dispersion_scale_s
 from planner.queueing.waiting import PromptPoints, longest_wait, ttft_quantile_s
 from planner.speed.step import decode_step_s, interfered_tpot_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
-from planner.traffic.law import idc_at
+from planner.traffic.burstiness import idc_at
 from planner.traffic.types import Burst, FloatArray, IntArray
 
 
@@ -225,11 +224,9 @@ def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Re
 def live_request_quantile(load: ReplicaLoad, overflow: float) -> FloatArray:
     """Requests in the replica that are exceeded with probability at most ``overflow``.
 
-    Gamma with mean L and variance L x idc (an upper bound on the dispersion of a batch-Poisson live count).
+    The dispersion of the arrivals is an upper bound on that of a batch-Poisson live count.
     """
-    mean = np.maximum(load.live_requests, 1e-9)
-    shape = mean / load.idc
-    return np.asarray(np.ceil(gammaincinv(shape, 1.0 - overflow) * load.idc))
+    return request_quantile(load.live_requests, load.idc, overflow)
 
 
 def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile: float) -> FloatArray:

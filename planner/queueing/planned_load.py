@@ -11,21 +11,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from planner.queueing.footprint import Marks, marks_held, moments_of
 from planner.queueing.holding import Holding
 from planner.queueing.live_tokens import (
     LiveLoad,
     MeanFormula,
-    Residence,
-    dispersion_scale_s,
     live_tokens_batch,
     mean_formula,
+    request_quantile,
     thinned_idc,
 )
-from planner.queueing.residence import sampling_cv2
-from planner.traffic.law import idc_at, truncate
+from planner.queueing.residence import Residence, dispersion_scale_s, sampling_cv2
+from planner.traffic.burstiness import idc_at
+from planner.traffic.law import truncate
 from planner.traffic.stretch import Stretch, busiest_stretch
 from planner.traffic.types import Traffic
 
@@ -175,11 +174,6 @@ def _figures(load: LiveLoad, quantile: float, ask: Ask) -> Figures:
         mean_tokens=load.mean + shared,
         quantile_tokens=quantile + shared,
         mean_requests=live,
-        quantile_requests=_request_quantile(live, load, ask.overflow),
+        # Beside the bursts, an upper bound on the live count's own dispersion, the doubt about the rate.
+        quantile_requests=float(request_quantile(live, load.idc + load.rate_cv2 * live, ask.overflow)),
     )
-
-
-def _request_quantile(live: float, load: LiveLoad, overflow: float) -> float:
-    """Gamma with the mean of the live count and its variance, live x IDC (an upper bound) and that of the rate."""
-    dispersion = load.idc + load.rate_cv2 * live
-    return float(np.ceil(gammaincinv(live / dispersion, 1.0 - overflow) * dispersion))

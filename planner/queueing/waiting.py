@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.queueing.live_tokens import Residence
+from planner.queueing.residence import Residence
 from planner.traffic.types import FloatArray, LengthLaw
 
 DRAIN = 0.12

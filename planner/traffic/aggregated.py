@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from planner.errors import InputError, Problem, Problems
+from planner.errors import InputError, Problem
 from planner.traffic.canonical import Canonical
 from planner.traffic.documents import Peek, peek
 from planner.traffic.histograms.ingest import SOURCES as HISTOGRAMS
-from planner.traffic.law import STATED_IDC
+from planner.traffic.order import Order, order_problems, refuse_twice
 from planner.traffic.privacy import check_models, safe_name
 from planner.traffic.readers import READERS
 from planner.traffic.sums.ingest import SOURCES as SUMS
-
-if TYPE_CHECKING:
-    from planner.traffic.ingest import Order
 
 
 class AggregatedSource(Protocol):
@@ -96,16 +91,7 @@ def ingest_aggregated(source: AggregatedSource, order: Order) -> Canonical:
     InputError
         If an option does not apply, or as the source says.
     """
-    problems = Problems()
-    for name in order.options:
-        if name == "idc":
-            problems.add("option idc", "is stated where a plan is made, not stored", f"In the request: {STATED_IDC}")
-        elif name not in source.options:
-            close = difflib.get_close_matches(name, source.options, n=1)
-            known = f"{source.name} knows: {', '.join(source.options) or 'no options'}"
-            problems.add(f"option {name}", "is not known", f"Did you mean '{close[0]}'?" if close else known)
-    if order.mapping:
-        problems.add("--map", f"cannot be used with --format {source.name}", "Use --format plain")
+    problems = order_problems(order, source.name, source.options)
     if order.stamps is not None:
         problems.add("--stamps", "means nothing for counts", "Leave it out")
     if order.sampling_fraction is not None:
@@ -114,8 +100,7 @@ def ingest_aggregated(source: AggregatedSource, order: Order) -> Canonical:
     if dated:
         fix = "Ingest the time before and after apart, with --until and --since, and merge them"
         problems.add("--alias", f"counts of '{dated[0]}' cannot be told apart by date", fix)
-    if len({os.path.realpath(path) for path in order.files}) < len(order.files):
-        problems.add("FILE", "the same file is given twice", "Give each once")
+    refuse_twice(problems, order.files)
     problems.raise_if_any()
     canonical = source.ingest(order)
     check_models(canonical.models())

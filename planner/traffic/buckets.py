@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 
 import numpy as np
 
@@ -19,12 +18,9 @@ def _edges() -> tuple[int, ...]:
     """Whole-number lower edges ``ceil(2^(k/8))``, with 0 as a cell of its own, up to `MAX_TOKENS`."""
     found = {0}
     top = math.ceil(math.log2(MAX_TOKENS)) * PER_OCTAVE
-    with localcontext() as context:
-        context.prec = 40
-        for k in range(top + 1):
-            # A whole power of two is exact; the others are irrational, so the ceiling is never in doubt.
-            power = Decimal(2 ** (k // PER_OCTAVE)) * (Decimal(2) ** (Decimal(k % PER_OCTAVE) / PER_OCTAVE))
-            found.add(2 ** (k // PER_OCTAVE) if k % PER_OCTAVE == 0 else math.ceil(power))
+    for k in range(top + 1):
+        root = math.isqrt(math.isqrt(math.isqrt(2**k)))  # the whole part of the eighth root, exact
+        found.add(root if root**PER_OCTAVE == 2**k else root + 1)
     return tuple(sorted(found))
 
 
@@ -42,15 +38,3 @@ def lower_edge(tokens: IntArray) -> IntArray:
 def upper_edge(lower: IntArray) -> IntArray:
     """Upper edge (exclusive) of the buckets whose lower edges are given."""
     return _EDGE_ARRAY[np.searchsorted(_EDGE_ARRAY, lower) + 1]
-
-
-def lower_edge_sql(column: str) -> str:
-    """SQL for `lower_edge`: a binary search over the same table, so that no engine's logarithm matters."""
-
-    def search(low: int, high: int) -> str:
-        if high - low == 1:
-            return str(EDGES[low])
-        middle = (low + high) // 2
-        return f"CASE WHEN {column} < {EDGES[middle]} THEN {search(low, middle)} ELSE {search(middle, high)} END"
-
-    return search(0, len(EDGES) - 1)

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.disk import usable
 from planner.traffic.schema import OPTIONAL_TABLES, SCHEMA_VERSION, TABLES, Manifest
+from planner.traffic.storage.files import LogFile, stream_of
 
 MANIFEST = "manifest.json"
 AGAIN = "Run planner ingest again"
@@ -97,12 +98,23 @@ def check_place(folder: Path) -> None:
         If the folder holds other files or cannot be looked into, or is a file or a broken link.
     """
     with usable(folder, "written"):
-        if folder.is_dir() and not is_canonical(folder) and any(folder.iterdir()):
+        if folder.is_dir() and any(folder.iterdir()) and not _is_replaceable(folder):
             raise InputError(Problem(str(folder), "holds other files", "Give a new folder, or an older canonical one"))
         if folder.exists() and not folder.is_dir():
             raise InputError(Problem(str(folder), "is a file", "Give a folder"))
         if folder.is_symlink() and not folder.exists():
             raise InputError(Problem(str(folder), "is a link that leads nowhere", "Remove it, or give another folder"))
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Whether the folder is a distribution, whole or damaged, and nothing else; many programs write a manifest.json."""
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    ours = {MANIFEST, *(f"{name}.parquet" for name in (*TABLES, *OPTIONAL_TABLES))}
+    return is_canonical(folder) and names <= ours and (len(names) > 1 or "schema_version" in _text(folder / MANIFEST))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager
@@ -183,7 +195,7 @@ def _read_manifest(path: Path) -> Manifest:
     version = found.get("schema_version") if isinstance(found, dict) else None
     if version != SCHEMA_VERSION:
         what = f"has schema version {version!r}, this planner reads {SCHEMA_VERSION}"
-        raise InputError(Problem(str(path), what, f"{AGAIN} on the raw logs", field="schema_version"))
+        raise InputError(Problem(str(path), what, _other_version(version), field="schema_version"))
     try:
         return Manifest.model_validate({key: value for key, value in found.items() if key not in DERIVED})
     except ValidationError as error:
@@ -191,10 +203,16 @@ def _read_manifest(path: Path) -> Manifest:
         raise InputError([Problem(str(path), message, AGAIN, field=place) for place, message in places]) from None
 
 
-def digest(paths: list[Path]) -> str:
+def _other_version(version: object) -> str:
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        return "A later planner wrote it: update this one, or ingest the raw logs with this one"
+    return f"{AGAIN} on the raw logs: what this version adds cannot be told from an older folder"
+
+
+def digest(paths: Sequence[LogFile]) -> str:
     """SHA-256 over the digests of the files, in the order of their digests: the order of the arguments is no input."""
     parts = []
     for path in paths:
-        with path.open("rb") as stream:
+        with stream_of(path) as stream:
             parts.append(hashlib.file_digest(stream, "sha256").hexdigest())
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()

@@ -8,11 +8,11 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from planner.errors import InputError, Problem
 from planner.traffic.disk import usable
+from planner.traffic.storage.files import LogFile, RemoteFile, gunzipped, stream_of
 
 HEAD_BYTES = 1 << 17
 MAX_BYTES = 1 << 28
@@ -26,7 +26,7 @@ _KEY = re.compile(r'"([\w.:-]+)"\s*:')
 class Peek:
     """How a file begins."""
 
-    path: Path
+    path: LogFile
     text: str
     """Its first `HEAD_BYTES`; empty where it is no text."""
 
@@ -52,7 +52,7 @@ class Peek:
         return () if self.is_json else tuple(cell.strip().strip('"') for cell in self.first_line.split(","))
 
 
-def peek(path: Path) -> Peek:
+def peek(path: LogFile) -> Peek:
     """How a file begins; a file that cannot be read begins with nothing, and whoever reads it says why."""
     try:
         with _stream(path) as stream:
@@ -62,7 +62,7 @@ def peek(path: Path) -> Peek:
     return Peek(path, "" if b"\0" in raw else raw.decode("utf-8-sig", errors="replace"))
 
 
-def text_of(path: Path) -> str:
+def text_of(path: LogFile) -> str:
     """The whole text of a file, unpacked.
 
     Raises
@@ -89,13 +89,13 @@ def text_of(path: Path) -> str:
     return text
 
 
-def _stream(path: Path) -> IO[bytes]:
-    if path.exists() and not path.is_file():
+def _stream(path: LogFile) -> IO[bytes]:
+    if not isinstance(path, RemoteFile) and path.exists() and not path.is_file():
         raise OSError(0, "is no regular file", str(path))
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    return gunzipped(path) if path.suffix == ".gz" else stream_of(path)
 
 
-def json_objects(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def json_objects(path: LogFile) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Objects of a JSON document, of a list in it, or of JSON lines, each with its place.
 
     Raises
@@ -117,7 +117,7 @@ def json_objects(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield _as_object(path, f"entry {number}" if isinstance(document, list) else "", item)
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _lines(path: LogFile, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -129,14 +129,14 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
             raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN, row=str(number))) from None
 
 
-def _as_object(path: Path, entry: str, item: object) -> tuple[str, Mapping[str, object]]:
+def _as_object(path: LogFile, entry: str, item: object) -> tuple[str, Mapping[str, object]]:
     if not isinstance(item, dict):
         message = f"holds a {type(item).__name__} where an object is expected"
         raise InputError(Problem(str(path), message, AGAIN, row=entry))
     return (f"{path}, {entry}" if entry else str(path)), item
 
 
-def _broken(path: Path, error: json.JSONDecodeError, line: int) -> InputError:
+def _broken(path: LogFile, error: json.JSONDecodeError, line: int) -> InputError:
     ends = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
     message = "ends in the middle: the file is cut off" if ends else f"is no JSON: {error.msg}"
     return InputError(Problem(str(path), message, AGAIN, row=str(line)))

@@ -207,4 +207,5 @@ def heavy_loss(counts: Counts) -> str:
     if 2 * lost <= rows:
         return ""
     most = max(dropped, key=lambda reason: dropped[reason])
-    return f"{lost:,} of {rows:,} rows were dropped, most of them as '{most}': check the log before using this"
+    aside = f" ({others:,} of other models, times, calls or cache hits aside)" if others else ""
+    return f"{lost:,} of {rows:,} rows{aside} were dropped, most of them as '{most}': check the log before using this"

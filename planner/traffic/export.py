@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem
 from planner.traffic.canonical import Canonical
+from planner.traffic.canonical_tables import of_model
 from planner.traffic.readers.mooncake import BLOCK_TOKENS
 from planner.traffic.schema import ALL, Coupling, iso_utc
+from planner.traffic.tables.definitions import MINUTE_US
 from planner.traffic.types import FloatArray, IntArray
-
-MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def draw(canonical: Canonical, wanted: Draw) -> Drawn:
     """
     model = _model(canonical, wanted)
     rng = np.random.default_rng(wanted.seed)
-    minute, n = _busiest(canonical.rates.filter(pc.equal(canonical.rates["model"], model)), wanted.requests)
+    minute, n = _busiest(of_model(canonical.rates, model), wanted.requests)
     slot = np.repeat(minute - minute[0], n)
     offset_ms = np.sort(slot * 60_000 + rng.integers(0, 60_000, size=len(slot)))[: wanted.requests]
     prompt, output = _lengths(rng, _law(canonical, model), wanted.requests)
@@ -112,9 +112,8 @@ def _busiest(rates: pa.Table, requests: int) -> tuple[IntArray, IntArray]:
 
 
 def _law(canonical: Canonical, model: str) -> pa.Table:
-    law = canonical.lengths.filter(
-        pc.and_(pc.equal(canonical.lengths["model"], model), pc.equal(canonical.lengths["period"], ALL))
-    )
+    law = of_model(canonical.lengths, model)
+    law = law.filter(pc.equal(law["period"], ALL))
     couplings = set(law["coupling"].to_pylist())
     chosen = Coupling.JOINT if Coupling.JOINT in couplings else Coupling.COMONOTONE
     law = law.filter(pc.equal(law["coupling"], chosen.value))

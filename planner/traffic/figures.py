@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem
+from planner.traffic import burstiness
 from planner.traffic import law as laws
-from planner.traffic.bursts import Span, dense
 from planner.traffic.canonical import Canonical
-from planner.traffic.cells import of_model
+from planner.traffic.canonical_tables import of_model
+from planner.traffic.grid import Span, counts_by_minute
 from planner.traffic.schema import Kind
 from planner.traffic.source import to_traffic
 from planner.traffic.types import Cap, IntArray, LengthLaw, Traffic
@@ -24,6 +25,7 @@ from planner.traffic.types import Cap, IntArray, LengthLaw, Traffic
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 BATCHES_SHOWN = 5
 TAIL_SHARES = (0.01, 0.001)
+HOUR_MINUTES = 60
 
 
 class Lengths(NamedTuple):
@@ -45,7 +47,7 @@ class ModelFigures:
     """Mean over the window, the sampling of the log undone."""
     peak_minute_per_s: float
     peak_hour_per_s: float
-    """Of 60 minutes in a row."""
+    """Of 60 minutes in a row; of a log without so many, the mean."""
     lengths: dict[str, Lengths]
     """``prompt``, ``output`` and ``total``; empty where the source holds sums only."""
     idc: dict[float, float]
@@ -84,15 +86,14 @@ def _model(canonical: Canonical, where: Path, model: str) -> ModelFigures:
     if manifest.kind is not Kind.SUMS:
         traffic = to_traffic(canonical, model=model, name=model, where=where, sha256="")
     rates = of_model(canonical.rates, model)
-    seconds = (manifest.window_end_us - manifest.window_start_us) / 1e6
     logged = manifest.sampling_fraction
     batches, stamp_s = _batches(of_model(canonical.burst, model))
     return ModelFigures(
         model=model,
         requests=manifest.models[model],
-        arrivals_per_s=(pc.sum(rates["n"]).as_py() or 0) / seconds / logged,
+        arrivals_per_s=(pc.sum(rates["n"]).as_py() or 0) / manifest.window.seconds / logged,
         peak_minute_per_s=(pc.max(rates["n"]).as_py() or 0) / 60 / logged,
-        peak_hour_per_s=busiest_hour(rates, Span(manifest.window_start_us, manifest.window_end_us)) / logged,
+        peak_hour_per_s=busiest_hour(rates, manifest.window) / logged,
         lengths=_lengths(traffic) if traffic else {},
         idc=_idc(traffic) if traffic else {},
         idc_unknown=_unknown(traffic) if traffic else {},
@@ -105,13 +106,12 @@ def _model(canonical: Canonical, where: Path, model: str) -> ModelFigures:
 
 
 def busiest_hour(rates: pa.Table, span: Span) -> float:
-    """Most arrivals per second over 60 minutes in a row; over the whole minutes of a shorter log."""
-    (counts,) = dense(rates, (span,))
-    minutes = min(counts.size, 60)
-    if not minutes:
-        return 0.0
+    """Most arrivals per second over 60 minutes in a row; of a log without so many, the mean."""
+    (counts,) = counts_by_minute(rates, (span,))
+    if counts.size < HOUR_MINUTES:
+        return (pc.sum(rates["n"]).as_py() or 0) / span.seconds
     running = np.concatenate([[0], np.cumsum(counts)])
-    return float((running[minutes:] - running[:-minutes]).max()) / (60 * minutes)
+    return float((running[HOUR_MINUTES:] - running[:-HOUR_MINUTES]).max()) / (60 * HOUR_MINUTES)
 
 
 def _lengths(traffic: Traffic) -> dict[str, Lengths]:
@@ -143,7 +143,9 @@ def _idc(traffic: Traffic) -> dict[float, float]:
 
 
 def _unknown(traffic: Traffic) -> dict[float, str]:
-    return {scale: reason for reason, scales in sorted(laws.unmeasured(traffic.burst).items()) for scale in scales}
+    return {
+        scale: reason for reason, scales in sorted(burstiness.unmeasured(traffic.burst).items()) for scale in scales
+    }
 
 
 def _batches(burst: pa.Table) -> tuple[dict[int, int], float]:

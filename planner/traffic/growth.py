@@ -76,8 +76,6 @@ class HorizonGrowth:
     """Mean factor over the days: what is served and paid for."""
     largest: float
     """Largest factor on any day: what the fleet must hold."""
-    by_month: tuple[tuple[str, float], ...]
-    """``2027-01`` and the largest factor on its days within the horizon."""
 
 
 def over_horizon(growth: Growth, base: date, start: date, end: date, case: Case = Case.EXPECTED) -> HorizonGrowth:
@@ -92,11 +90,7 @@ def over_horizon(growth: Growth, base: date, start: date, end: date, case: Case 
     if not days:
         raise ValueError(f"no day between {start} and {end}")
     factors = [growth.factor(base, day, case) for day in days]
-    months: dict[str, float] = {}
-    for day, factor in zip(days, factors, strict=True):
-        month = f"{day:%Y-%m}"
-        months[month] = max(months.get(month, 0.0), factor)
-    return HorizonGrowth(float(np.mean(factors)), max(factors), tuple(months.items()))
+    return HorizonGrowth(float(np.mean(factors)), max(factors))
 
 
 def check_steps(where: str, steps: Sequence[Step]) -> None:

@@ -18,7 +18,7 @@ from planner.traffic.tables.caps import SIDES, Caps, NearMaximum, caps
 from planner.traffic.tables.cells import CellSums
 from planner.traffic.tables.duplicates import mark_duplicates, mark_further_attempts, stage
 from planner.traffic.tables.hours import in_order
-from planner.traffic.tables.rates import MinuteCounts, Minutes, PeakMinutes
+from planner.traffic.tables.rates import MinuteCounts, Minutes, PeakMinutes, counted
 from planner.traffic.tables.resolution import BusiestHour
 from planner.traffic.tables.rows import KEPT, TIMED, Names, Rows
 from planner.traffic.tables.spool import Spool
@@ -46,7 +46,8 @@ class Tally:
             self.by_verdict += np.roll(np.bincount(rows.verdict.astype(np.int64) + 1, minlength=len(CODES) + 1), -1)
         kept = rows.kept()
         if kept.adjusted is not None:
-            self._by_mask += np.bincount(kept.adjusted, minlength=len(self._by_mask))
+            some = kept.adjusted[np.flatnonzero(kept.adjusted)]
+            np.add.at(self._by_mask, some, 1)
         by_pair = np.bincount(kept.pair, minlength=len(self._by_pair))
         by_pair[: len(self._by_pair)] += self._by_pair
         self._by_pair = by_pair
@@ -93,13 +94,15 @@ class Laws:
     def add(self, rows: Rows) -> None:
         """Add a batch."""
         kept = rows.kept()
+        minutes, cached = counted(kept)
+        self.minutes.add(minutes)
         if self.cached is not None:
-            self.cached.add(kept)
+            self.cached.add(minutes, cached)
+        self.minutes.add(counted(rows.lost())[0])
         self.cells.add(kept)
         self.tail.add(kept)
         for near in self.near.values():
             near.add(kept)
-        self.minutes.add(rows.offered())
 
     def caps(self, names: Names, requests: Mapping[str, int]) -> Caps:
         """See `planner.traffic.tables.caps.caps`."""
@@ -187,11 +190,10 @@ def lengths(read: Read, minutes: Minutes, spool: Spool) -> pa.Table:
 
 
 def _peak_cells(read: Read, minutes: Minutes, spool: Spool) -> CellSums:
-    peak, cells = PeakMinutes(minutes), CellSums()
-    model_of_pair = read.names.model_of_pair()
+    peak, cells = PeakMinutes(minutes, read.names.model_of_pair()), CellSums()
     for chunk in spool.chunks:
         when = spool.read(chunk, ("ts_us", "pair"))
-        inside = peak.holds(model_of_pair.take(when["pair"]), when["ts_us"])
+        inside = peak.holds(when["pair"], when["ts_us"])
         if not chunk.all_kept:
             inside &= spool.read(chunk, ("verdict",))["verdict"] == KEPT
         places = np.flatnonzero(inside)

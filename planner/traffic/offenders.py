@@ -11,6 +11,7 @@ from typing import Any
 from planner.traffic.buckets import MAX_TOKENS
 from planner.traffic.privacy import safe_name
 from planner.traffic.readers.columns import TableFile
+from planner.traffic.readers.words import SUCCESS
 from planner.traffic.rules import Rule
 
 VALUE_CHARS = 40
@@ -60,13 +61,19 @@ class DroppedRow:
 def dropped_row(table: TableFile, rule: Rule, row: Mapping[str, Any]) -> DroppedRow:
     """The row, with the column that the rule is about and what stands there."""
     role = _role(rule, row)
-    if role == "status" and not table.columns.status:
+    if role == "status" and (not table.columns.status or (table.columns.error and _is_success(row["status_text"]))):
         role = "error"
     field = getattr(table.columns, role) if role else ""
     value = _shown(row[f"{role}_text"]) if role in NUMERIC_ROLES else ""
     if rule is Rule.MALFORMED:
         value = "neither time nor tokens"
     return DroppedRow(safe_name(table.head.path.name), int(row["row"]), printable(field), value)
+
+
+def _is_success(status: str | None) -> bool:
+    """Whether the status says nothing against the row, so that something else must."""
+    text = (status or "").strip().lower()
+    return not text or text in SUCCESS or (len(text) == 3 and text.startswith("2"))
 
 
 def _role(rule: Rule, row: Mapping[str, Any]) -> str:

@@ -11,27 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.traffic.engine import sql_name, sql_text
+from planner.traffic.canonical_tables import of_model
+from planner.traffic.engine import sql_file, sql_name
+from planner.traffic.grid import HOURS_A_WEEK, hour_of_week
 from planner.traffic.readers.base import Blocks, Opened
 from planner.traffic.readers.columns import TableFile, Wanted
 from planner.traffic.readers.judge import judged_sql
 from planner.traffic.readers.selected import TEXT, selected
 from planner.traffic.reuse import Prompts, reuse_curve
 from planner.traffic.schema import PREFIX
-from planner.traffic.tables.rows import Names, Rows
-from planner.traffic.types import IntArray
+from planner.traffic.storage.engine import register
+from planner.traffic.tables.definitions import MINUTE_US
+from planner.traffic.tables.rates import Minutes
+from planner.traffic.tables.rows import Column, Names
 
 CACHED, REUSE = "cached", "reuse"
 """Kinds of rows."""
-HOURS_A_WEEK = 168
 MOST_BLOCKS = 1 << 26
 """More hashes than this (half a gigabyte) are not looked at."""
-_HOUR_US = 3_600_000_000
-_MONDAY_HOURS = 3 * 24
-"""1970-01-01 was a Thursday."""
 _SUMS = 3
-_WIDE_HOURS = 4096
-"""A batch of rows that spans more is folded into one week before its hours are counted."""
 
 
 def tells_cached(opened: Opened) -> bool:
@@ -45,26 +43,17 @@ class CachedTokens:
     def __init__(self) -> None:
         self._sums = np.zeros((0, HOURS_A_WEEK, _SUMS), dtype=np.int64)
 
-    def add(self, rows: Rows) -> None:
-        """Add kept rows."""
-        if not len(rows):
+    def add(self, minutes: Minutes, cached: Column) -> None:
+        """Add the counts of some kept rows."""
+        if not len(minutes.n):
             return
-        pairs = int(rows.pair.max()) + 1
+        pairs = int(minutes.group.max()) + 1
         if pairs > len(self._sums):
             wider = np.zeros((pairs, HOURS_A_WEEK, _SUMS), dtype=np.int64)
             wider[: len(self._sums)] = self._sums
             self._sums = wider
-        hour = rows.ts_us // _HOUR_US
-        if int(hour.max()) - int(hour.min()) > _WIDE_HOURS:
-            hour %= HOURS_A_WEEK
-        first = int(hour.min())
-        width = int(hour.max()) - first + 1
-        slot = hour - first + rows.pair * np.int64(width)
-        # Sums of one batch stay far below 2^53, so the doubles of `bincount` are exact.
-        sums = [np.bincount(slot, weights, minlength=pairs * width) for weights in (None, rows.prompt, rows.cached)]
-        met = np.flatnonzero(sums[0])
-        places = (met // width, hour_of_week((first + met % width) * _HOUR_US))
-        np.add.at(self._sums, places, np.stack([column[met] for column in sums], axis=1).astype(np.int64))
+        places = (minutes.group, hour_of_week(minutes.minute * MINUTE_US))
+        np.add.at(self._sums, places, np.stack([minutes.n, minutes.prompt, cached], axis=1))
 
     def table(self, names: Names) -> pa.Table:
         """Rows of kind ``cached``: one per model and hour of the week with requests."""
@@ -76,11 +65,6 @@ class CachedTokens:
             for model, hour in np.argwhere(sums[:, :, 0] > 0).tolist()
         ]
         return pa.Table.from_pylist(rows, schema=PREFIX)
-
-
-def hour_of_week(ts_us: IntArray | np.int64) -> IntArray:
-    """UTC hour of the week of each moment; 0 is Monday 00:00."""
-    return np.asarray((ts_us // _HOUR_US + _MONDAY_HOURS) % HOURS_A_WEEK)
 
 
 def _row(model: str, kind: str, sums: Sequence[int], *, hour: int | None = None, cache: int | None = None) -> Any:
@@ -119,6 +103,7 @@ def measure_reuse(opened: Opened, wanted: Wanted) -> Reuse:
     blocks = opened.blocks
     tables = sorted(opened.tables, key=lambda table: table.head.path.name)
     with duckdb.connect(config={"memory_limit": "2GB"}) as connection:
+        register(connection, [table.head.path for table in tables])
         connection.execute(f"SET TimeZone = '{wanted.time_zone}'")
         if sum(_count(connection, table, blocks) for table in tables) > MOST_BLOCKS:
             remark = f"reuse of prefixes is not measured: the log has more than {MOST_BLOCKS:,} block hashes"
@@ -126,7 +111,7 @@ def measure_reuse(opened: Opened, wanted: Wanted) -> Reuse:
         found = pa.concat_tables([_read(connection, table, blocks, wanted) for table in tables])
     rows: list[Any] = []
     for model in sorted(found["model"].unique().to_pylist()):
-        own = found.filter(pc.equal(found["model"], model))
+        own = of_model(found, model)
         prompts = _prompts(own)
         sums = (own.num_rows, int(prompts.tokens.sum()))
         curve = reuse_curve(prompts, blocks.tokens)
@@ -142,7 +127,7 @@ def _relation(table: TableFile, blocks: Blocks) -> str:
     types = dict.fromkeys(table.columns.used().values(), TEXT) | {blocks.column: "VARCHAR[]"}
     if table.head.is_parquet and blocks.column in table.head.columns:
         columns = ", ".join(f"TRY_CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in types.items())
-        return f"(SELECT {columns} FROM read_parquet({sql_text(str(table.head.path))}))"
+        return f"(SELECT {columns} FROM read_parquet({sql_file(table.head.path)}))"
     return selected(table.head, (), types, {name: sql_name(name) for name in types})
 
 

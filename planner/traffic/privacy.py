@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import duckdb
 import pyarrow.parquet as pq
 
-from planner.errors import InputError, Problem, Problems
+from planner.errors import InputError, Problems
 from planner.traffic.readers.columns import TableFile
 from planner.traffic.readers.projections import columns_taken
 from planner.traffic.readers.records import Budget, records
-from planner.traffic.readers.relation import reason
+from planner.traffic.readers.relation import broken
+from planner.traffic.storage.files import stream_of
 
 TEXTS = frozenset(
     {
@@ -104,7 +105,7 @@ def _refused(connection: duckdb.DuckDBPyConnection, table: TableFile) -> Iterato
         try:
             taken = columns_taken(connection, table)
         except duckdb.Error as error:
-            raise InputError(Problem(str(table.head.path), reason(error), "Export or copy the file again")) from None
+            raise InputError(broken(str(table.head.path), error)) from None
         yield from (("it is not read", name) for name in sorted(taken) if is_private(name) and name not in HARMLESS)
         return
     suspects = {role: name for role, name in table.columns.used().items() if _suspect(role, name)}
@@ -184,8 +185,9 @@ def _first_texts(table: TableFile, roles: Sequence[str]) -> dict[str, list[str |
     """The first values of the columns, as text."""
     names = table.columns.used()
     if table.head.is_parquet:
-        file = pq.ParquetFile(table.head.path)
-        batch = next(file.iter_batches(LOOKED_AT, columns=[names[role] for role in roles]), None)
+        with stream_of(table.head.path) as stream:
+            file = pq.ParquetFile(stream)
+            batch = next(file.iter_batches(LOOKED_AT, columns=[names[role] for role in roles]), None)
         rows = batch.to_pydict() if batch is not None else {}
         return {role: [_as_text(value) for value in rows.get(names[role], ())] for role in roles}
     seen = [record.texts for record in records(table, Budget(LOOKED_AT, 1 << 24)) if not record.fault]

@@ -38,6 +38,21 @@ def remarks(counts: Counts, meaning: StampMeaning, resolution_us: int, fraction:
     return [text for text in (*_of_time(counts, meaning, resolution_us), *_of_counts(counts, fraction)) if text]
 
 
+MODEL_COLUMNS = ("model", "model_name", "model_group", "model_id", "deployment")
+
+
+def unmapped_model(tables: Sequence[TableFile], wanted: Wanted) -> list[str]:
+    """A sentence where a log seems to name models, but the mapping does not say so: they would become one."""
+    if not wanted.mapping or "model" in wanted.mapping or wanted.model:
+        return []
+    named = {column for table in tables for column in table.head.columns if column.lower() in MODEL_COLUMNS}
+    return [
+        f"all requests are taken as one model: the mapping leaves out the column '{column}', and --map model={column} "
+        "would tell models apart"
+        for column in sorted(named)[:1]
+    ]
+
+
 def clock_changes(zone: str, start_us: int, end_us: int) -> list[str]:
     """A sentence for every change of clocks within the window: stamps without a zone are ambiguous around it."""
     clocks = ZoneInfo(zone)

@@ -10,13 +10,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError
 from planner.traffic.engine import sql_text
 from planner.traffic.readers.base import Opened
 from planner.traffic.readers.columns import TableFile, Wanted
 from planner.traffic.readers.head import check_gzip
 from planner.traffic.readers.judge import judged_queries, judged_sql
-from planner.traffic.readers.relation import reason, rejected_lines, relation
+from planner.traffic.readers.relation import broken, rejected_lines, relation
 from planner.traffic.tables.rows import NO_RANK, Column, Names, Rows
 
 BATCH_ROWS = 122_880
@@ -63,7 +63,7 @@ class Scan:
                 raise
             except (duckdb.Error, pa.ArrowException) as error:
                 where = str(table.head.path) if table else "the drawn requests"
-                raise InputError(Problem(where, reason(error), "Export or copy the file again")) from None
+                raise InputError(broken(where, error)) from None
 
     def _file(self, place: int, select: str, table: TableFile | None) -> Iterator[Rows]:
         self.connection.execute("DROP TABLE IF EXISTS reject_errors")
@@ -91,6 +91,10 @@ class _Query:
     """Model and class of the given texts of `name_roles`."""
     resolved: dict[tuple[str | None, ...], tuple[str, str]]
     """What `resolve` has said."""
+    rare: bool
+    """Whether there may be other names than the usual ones; their texts are in columns of their own."""
+    pair_of_key: Column
+    """By combination of codes; -1 where it was not met yet."""
 
     def rows(self, batch: pa.RecordBatch, names: Names) -> Iterator[Rows]:
         """The kept rows of one batch, then the dropped ones."""
@@ -101,31 +105,31 @@ class _Query:
             yield _rows(columns, pair, None, None)
             return
         kept = verdict.is_null().to_numpy(zero_copy_only=False)
-        yield _rows(columns, pair, kept, None)
+        yield _rows(columns, pair, np.flatnonzero(kept), None)
         yield _rows(columns, pair, np.flatnonzero(~kept), _raw(verdict).astype(np.int16))
 
     def _coded(self, columns: dict[str, pa.Array], names: Names) -> Column:
         """Pair of each row, by way of a table of all usual combinations of names."""
-        key = np.zeros(len(columns["ts_us"]), dtype=np.int32)
-        unknown = np.zeros(len(key), dtype=np.bool_)
-        for role, usual in zip(self.name_roles, self.usual, strict=True):
+        key = np.zeros(len(columns["ts_us"]), dtype=np.int64)
+        unknown = np.zeros(len(key) if self.rare else 0, dtype=np.bool_)
+        for role, known in zip(self.name_roles, self.usual, strict=True):
             code = _raw(columns[f"code_{role}"])
-            if int(code.min(initial=0)) == _UNKNOWN or len(usual) == 0:
+            if self.rare:
                 unknown |= code == _UNKNOWN
-            key *= len(usual) + 2
+            key *= len(known) + 2
             key += code
             key += 2
-        met = np.flatnonzero(np.bincount(key))
-        combinations = [self._texts(int(m)) for m in met]
-        pair_of_key = np.zeros(int(key.max(initial=0)) + 1, dtype=np.int32)
-        whole = [texts for texts in combinations if texts is not None]
-        found = dict(zip(whole, self._pairs(whole, names), strict=True))
-        for m, texts in zip(met.tolist(), combinations, strict=True):
-            pair_of_key[m] = found[texts] if texts is not None else 0
-        pair = pair_of_key.take(key)
+        pair = self.pair_of_key.take(key)
+        if int(pair.min(initial=0)) < 0:
+            met = np.unique(key[pair < 0]).tolist()
+            usual = {m: texts for m in met if (texts := self._texts(m)) is not None}
+            self.pair_of_key[met] = 0
+            self.pair_of_key[list(usual)] = self._pairs(list(usual.values()), names)
+            pair = self.pair_of_key.take(key)
         places = np.flatnonzero(unknown)
         if len(places):
-            rare = [tuple(texts) for texts in columns["texts"].take(pa.array(places)).to_pylist()]
+            taken = (columns[f"rare_{role}"].take(pa.array(places)).to_pylist() for role in self.name_roles)
+            rare = list(zip(*taken, strict=True))
             unique = list(dict.fromkeys(rare))
             pairs = dict(zip(unique, self._pairs(unique, names), strict=True))
             pair[places] = [pairs[texts] for texts in rare]
@@ -161,27 +165,34 @@ def _query(connection: duckdb.DuckDBPyConnection, select: str, table: TableFile 
         "coalesce(cached, 0) AS cached, verdict, adjusted, id_hash, "
         f"coalesce(rank, {NO_RANK + 1} - 1) AS rank, logical_hash FROM ({select})"
     )
-    return _Query(sql, (), (), lambda texts: [], {})
+    return _Query(sql, (), (), lambda texts: [], {}, rare=False, pair_of_key=np.empty(0, dtype=np.int64))
 
 
 def _usual(
     connection: duckdb.DuckDBPyConnection, table: TableFile, wanted: Wanted, roles: Sequence[str]
 ) -> tuple[tuple[str, ...], ...] | None:
-    """The names at the start of the file; none where one of the columns is no text, or has very many."""
+    """The names at the start of the file; none where one of the columns is no text, or has very many.
+
+    Of a Parquet file all of them, which is nearly free: they stand in the dictionaries of its columns.
+    """
     if any(table.typed.get(role, "VARCHAR") != "VARCHAR" for role in roles):
         return None
     places = table.places()
     found = []
     for role in roles:
+        limit = "" if _names_are_complete(table) else f"LIMIT {SAMPLE_ROWS}"
         rows = connection.execute(
             f'SELECT DISTINCT CAST("{places[role]}" AS VARCHAR) AS name FROM '
-            f'(SELECT "{places[role]}" FROM {relation(table)} LIMIT {SAMPLE_ROWS}) WHERE name IS NOT NULL '
-            f"ORDER BY name LIMIT {_MOST_NAMES + 1}"
+            f'(SELECT "{places[role]}" FROM {relation(table)} {limit}) WHERE name IS NOT NULL LIMIT {_MOST_NAMES + 1}'
         ).fetchall()
         if len(rows) > _MOST_NAMES:
             return None
-        found.append(tuple(name for (name,) in rows))
+        found.append(tuple(sorted(name for (name,) in rows)))
     return tuple(found) if math.prod(len(names) + 2 for names in found) <= _MOST_COMBINATIONS else None
+
+
+def _names_are_complete(table: TableFile) -> bool:
+    return table.head.is_parquet and not table.relation
 
 
 def _coded_query(
@@ -191,18 +202,19 @@ def _coded_query(
     roles: tuple[str, ...],
     usual: tuple[tuple[str, ...], ...],
 ) -> _Query:
-    codes = {role: _code_sql(f"r_{role}", names) for role, names in zip(roles, usual, strict=True)}
-    rare = " OR ".join(f"code_{role} = {_UNKNOWN}" for role in roles)
-    texts = f"CASE WHEN {rare} THEN [{', '.join(f'r_{role}' for role in roles)}] END AS texts"
-    columns = ["verdict", "ts_us", "p", "o"]
-    columns += ["cached", "adjusted"]
+    rare = not _names_are_complete(table)
+    codes = {role: _code_sql(f"r_{role}", names, rare=rare) for role, names in zip(roles, usual, strict=True)}
+    columns = ["verdict", "ts_us", "p", "o", "cached", "adjusted"]
+    if rare:
+        some = " OR ".join(f"code_{role} = {_UNKNOWN}" for role in roles)
+        columns += [f"CASE WHEN {some} THEN r_{role} END AS rare_{role}" for role in roles]
     if table.columns.request_id:
         columns.append("id_hash")
     if table.columns.version:
         columns.append(f"coalesce(rank, {NO_RANK + 1} - 1) AS rank")
     if table.columns.logical_id:
         columns.append("logical_hash")
-    outer = [*(f"code_{role}" for role in roles), texts, *columns]
+    outer = [*(f"code_{role}" for role in roles), *columns]
     inner = ", ".join(["*", *(f"{sql} AS code_{role}" for role, sql in codes.items())])
     judged = judged_sql(relation(table), table, wanted)
     sql = f"WITH {judged} SELECT {', '.join(outer)} FROM (SELECT {inner} FROM judged)"
@@ -211,7 +223,9 @@ def _coded_query(
         if kinds[short] not in _SIMPLE:
             outer[outer.index(short)] = f"coalesce({long}, 0) AS {short}"
     sql = f"WITH {judged} SELECT {', '.join(outer)} FROM (SELECT {inner} FROM judged)"
-    return _Query(sql, roles, usual, _resolver(connection, table, wanted, roles), {})
+    unmet = np.full(math.prod(len(names) + 2 for names in usual), -1, dtype=np.int64)
+    resolve = _resolver(connection, table, wanted, roles)
+    return _Query(sql, roles, usual, resolve, {}, rare=rare, pair_of_key=unmet)
 
 
 def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], list[str]]:
@@ -219,8 +233,8 @@ def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[st
     return list(found.columns), [str(kind) for kind in found.types]
 
 
-def _code_sql(column: str, usual: Sequence[str]) -> str:
-    missing = f"CASE WHEN {column} IS NULL THEN {_NONE} ELSE {_UNKNOWN} END"
+def _code_sql(column: str, usual: Sequence[str], *, rare: bool) -> str:
+    missing = f"CASE WHEN {column} IS NULL THEN {_NONE} ELSE {_UNKNOWN} END" if rare else str(_NONE)
     if not usual:
         return f"CAST({missing} AS INTEGER)"
     names = ", ".join(sql_text(name) for name in usual)
@@ -267,7 +281,7 @@ def _named(columns: dict[str, pa.Array], names: Names) -> Column:
     met, place = np.unique(key, return_inverse=True)
     models = model.dictionary.to_pylist()
     pairs = [names.code(models[k // len(classes)], classes[k % len(classes)]) for k in met.tolist()]
-    return np.array(pairs, dtype=np.int32)[place] if pairs else np.empty(0, dtype=np.int32)
+    return np.array(pairs, dtype=np.int64)[place] if pairs else np.empty(0, dtype=np.int64)
 
 
 def _rows(columns: dict[str, pa.Array], pair: Column, places: Column | None, verdict: Column | None) -> Rows:

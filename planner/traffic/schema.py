@@ -12,6 +12,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from planner.traffic.grid import Span
+
 SCHEMA_VERSION: Literal[2] = 2
 ALL, PEAK = "all", "peak"
 """Periods of the length law: the whole window, and the busiest twentieth of the minutes with traffic."""
@@ -135,6 +137,11 @@ class Manifest(Strict):
     """Of the log: everything else stayed in the file."""
     remarks: list[str] = []
     """Assumptions that a reader of the figures must know."""
+
+    @property
+    def window(self) -> Span:
+        """The observed stretch of time."""
+        return Span(self.window_start_us, self.window_end_us)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

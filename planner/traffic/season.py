@@ -20,6 +20,7 @@ import numpy as np
 
 from planner import units
 from planner.errors import InputError, Problem
+from planner.traffic.grid import whole_minutes
 from planner.traffic.types import FloatArray, IntArray, Traffic
 
 BLOCK_MINUTES = 10
@@ -30,7 +31,6 @@ SLOTS = WEEK_SLOTS + 24
 ENOUGH_WEEKS = 8
 """Fewer weeks do not give an hour-of-week profile: between single weeks the same hour differs by a factor of up to 4
 (ServeGen, 14 days: the ratio of the same hour in two weeks spans 0.4 to 1.7, arXiv 2505.09999)."""
-MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def season_of(traffic: Traffic, clock: Clock, quantile: float = 0.95) -> Season:
         raise InputError(Problem("quantile", f"{quantile} is not in [0, 1]"))
     if not traffic.calendar_time:
         what = "counts time from its own start: it has no hours of the week"
-        raise InputError(Problem(traffic.model, what, "Give a log with dates, or state the rates"))
+        fix = "Give a log with dates (or planner traffic season --starts TIME), or state the rates"
+        raise InputError(Problem(traffic.model, what, fix))
     hours = _whole_hours(traffic, clock)
     shape = (SLOTS,)
     seen = np.bincount(hours.slot, minlength=SLOTS).astype(np.int64)
@@ -150,10 +151,8 @@ def _whole_hours(traffic: Traffic, clock: Clock) -> _Hours:
 
     The window's first and last minute may be seen in part only, so an hour must lie inside the minutes between them.
     """
-    first_minute = -(-traffic.window_start_us // MINUTE_US)
-    last_minute = (traffic.window_start_us + round(traffic.window_s * 1e6)) // MINUTE_US
-    counts = traffic.minute_counts[first_minute - traffic.window_start_us // MINUTE_US :]
-    starts = _local_hours(first_minute, last_minute, clock)
+    first_minute, counts = whole_minutes(traffic)
+    starts = _local_hours(first_minute, first_minute + counts.size, clock)
     blocks = [counts[at : at + 60].reshape(6, BLOCK_MINUTES).sum(axis=1) for at, _ in starts]
     if not blocks:
         what = f"the log holds no whole hour ({traffic.window_s / 60:.0f} minutes)"

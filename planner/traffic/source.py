@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,22 @@ import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.aggregated import check_format
+from planner.traffic.burstiness import state_idc
 from planner.traffic.canonical import Canonical, digest, is_canonical, read, table_files
+from planner.traffic.canonical_tables import of_model
+from planner.traffic.coupling import coupling_note, coupling_of, lengths_to_plan
 from planner.traffic.disk import usable
 from planner.traffic.dropped import heavy_loss
+from planner.traffic.grid import Span
 from planner.traffic.ingest import Order, ingest, log_files
-from planner.traffic.kinds import coupling_note, coupling_of, lengths_to_plan
-from planner.traffic.law import state_idc
 from planner.traffic.readers.aliases import parse_aliases
 from planner.traffic.readers.columns import OptionValue
 from planner.traffic.schema import Coupling, Kind, Manifest
+from planner.traffic.tables.definitions import BLOCK_S, MINUTE_US
 from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
 
-MINUTE_US = 60_000_000
+FILES_NAMED = 12
+"""So many files of a log are named one by one."""
 
 
 def load_traffic(
@@ -72,7 +76,17 @@ def load_traffic(
             canonical = ingest(_order(path, log_format, model, of_source))
             sha256 = canonical.manifest.files_sha256
     traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256, coupling=coupling)
+    if path.is_dir() and is_canonical(path):
+        traffic = replace(traffic, notes=(*traffic.notes, *assumed(canonical, model)))
     return traffic if stated_idc is None else _with_idc(traffic, stated_idc)
+
+
+def assumed(canonical: Canonical, model: str) -> list[str]:
+    """Of a folder that was merged, scaled or split: the remarks on this model and on all; they say what was assumed."""
+    if not canonical.manifest.history:
+        return []
+    others = tuple(f"{other}: " for other in canonical.models() if other != model)
+    return [remark for remark in canonical.manifest.remarks if not (model and remark.startswith(others))]
 
 
 def _stated_idc(given: OptionValue | None) -> float | None:
@@ -147,16 +161,16 @@ def to_traffic(
     """
     inside = _choose(canonical, model, where)
     manifest = canonical.manifest
-    window = manifest.window_start_us, manifest.window_end_us
+    window = manifest.window
     cells = lengths_to_plan(canonical, where, coupling)
     return Traffic(
         model=name or inside,
-        law=_law(_of(cells, inside)),
-        tail=_tail(_of(canonical.tail, inside)),
-        burst=_burst(_of(canonical.burst, inside), manifest),
-        minute_counts=_minutes(_of(canonical.rates, inside), window, manifest.sampling_fraction),
-        window_s=(window[1] - window[0]) / 1e6,
-        source=f"{manifest.source}: {', '.join(manifest.files)}",
+        law=_law(of_model(cells, inside)),
+        tail=_tail(of_model(canonical.tail, inside)),
+        burst=_burst(of_model(canonical.burst, inside), manifest),
+        minute_counts=_minutes(of_model(canonical.rates, inside), window, manifest.sampling_fraction),
+        window_s=window.seconds,
+        source=f"{manifest.source}: {_files(manifest.files)}",
         sha256=sha256,
         window_start_us=manifest.window_start_us,
         calendar_time=manifest.time_base == "UTC",
@@ -165,6 +179,13 @@ def to_traffic(
         caps=_caps(manifest.caps.get(inside, {})),
         notes=tuple(str(note) for note in _notes(canonical, coupling) if note),
     )
+
+
+def _files(names: Sequence[str]) -> str:
+    """By name; of a quarter of daily files the first and the last."""
+    if len(names) <= FILES_NAMED:
+        return ", ".join(names)
+    return f"{len(names):,} files, {names[0]} to {names[-1]}"
 
 
 def _notes(canonical: Canonical, coupling: Coupling | None) -> list[str]:
@@ -184,10 +205,6 @@ def _choose(canonical: Canonical, model: str, where: Path) -> str:
     close = difflib.get_close_matches(model, models, n=1)
     fix = f"Did you mean '{close[0]}'?" if close else f"It holds: {shown}"
     raise InputError(Problem(str(where), f"holds no model '{model}'", fix, field="model"))
-
-
-def _of(table: pa.Table, model: str) -> pa.Table:
-    return table.filter(pc.equal(table["model"], model))
 
 
 def _ints(table: pa.Table, column: str) -> IntArray:
@@ -218,8 +235,8 @@ def _burst(table: pa.Table, manifest: Manifest) -> Burst:
     mean = _floats(windows, "mean_n") / share
     idc = np.maximum(1.0 + (_floats(windows, "idc") - 1.0) / share, 0.0)
     # Counts are compared within one-hour blocks, each of which spends one degree of freedom on its own mean.
-    blocks = np.ceil((manifest.window_end_us - manifest.window_start_us) / 3_600_000_000)
-    freedom = np.maximum(_floats(windows, "windows") - np.where(scale < 3600, blocks, 1.0), 1.0)
+    blocks = np.ceil(manifest.window.seconds / BLOCK_S)
+    freedom = np.maximum(_floats(windows, "windows") - np.where(scale < BLOCK_S, blocks, 1.0), 1.0)
     return Burst(
         scale_s=scale,
         mean_n=mean,
@@ -232,14 +249,14 @@ def _burst(table: pa.Table, manifest: Manifest) -> Burst:
     )
 
 
-def _minutes(table: pa.Table, window: tuple[int, int], share: float) -> IntArray:
+def _minutes(table: pa.Table, window: Span, share: float) -> IntArray:
     """Dense counts per minute over the window; the first and last minute may be only partly observed.
 
     A log that holds a share of the requests is scaled up to all of them, minute by minute, to whole requests.
     """
-    first, last = window[0] // MINUTE_US, (window[1] - 1) // MINUTE_US
+    first, last = window.start_us // MINUTE_US, (window.end_us - 1) // MINUTE_US
     counts = np.zeros(last - first + 1, dtype=np.int64)
-    minutes = _ints(table.set_column(0, "us", table["minute_utc"].cast(pa.int64())), "us") // MINUTE_US
+    minutes = table["minute_utc"].cast(pa.int64()).to_numpy() // MINUTE_US
     counts[minutes - first] = np.rint(_ints(table, "n") / share)
     return counts
 

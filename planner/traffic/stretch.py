@@ -24,9 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import fdtrc
 
+from planner.traffic.grid import whole_minutes
+from planner.traffic.tables.definitions import MINUTE_US
 from planner.traffic.types import FloatArray, IntArray, Traffic
 
-MINUTE_US = 60_000_000
 STRETCH_MINUTES = 60
 STEP_MINUTES = 5
 TREND_P = 0.05
@@ -77,7 +78,7 @@ class Stretch:
 
 def busiest_stretch(traffic: Traffic) -> Stretch:
     """The busiest stationary hour of a log, or the whole log when it is no longer than an hour."""
-    first, counts = _whole_minutes(traffic)
+    first, counts = whole_minutes(traffic)
     if traffic.window_s <= STRETCH_MINUTES * 60 or counts.size < STRETCH_MINUTES:
         return _whole(traffic, counts)
     sums = np.concatenate([[0], np.cumsum(counts)])
@@ -101,14 +102,6 @@ def busiest_stretch(traffic: Traffic) -> Stretch:
         trend_p=float(trend[chosen]),
         whole=False,
     )
-
-
-def _whole_minutes(traffic: Traffic) -> tuple[int, IntArray]:
-    """Number of the first wholly observed minute since time zero, and the counts of all whole minutes."""
-    start, end = traffic.window_start_us, traffic.window_start_us + round(traffic.window_s * 1e6)
-    first, last = -(-start // MINUTE_US), end // MINUTE_US
-    offset = start // MINUTE_US
-    return first, traffic.minute_counts[first - offset : max(last, first) - offset]
 
 
 def _whole(traffic: Traffic, counts: IntArray) -> Stretch:

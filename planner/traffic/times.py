@@ -1,10 +1,10 @@
-"""Time stamps as people and tools write them, one at a time: for files of few rows."""
+"""Time stamps as people and tools write them, one at a time: of options, and of files of few rows."""
 
 from __future__ import annotations
 
 import re
 import zoneinfo
-from datetime import datetime
+from datetime import UTC, datetime
 
 from planner.errors import InputError, Problem
 
@@ -33,6 +33,25 @@ def seconds_of(text: str, zone: str) -> float | None:
     except ValueError:
         return None
     return _seconds(stamp, zone)
+
+
+def moment_us(where: str, text: str) -> int | None:
+    """Microseconds text 1970 of an ISO 8601 moment, UTC where it names no zone; none for empty text.
+
+    Raises
+    ------
+    InputError
+        If it is no such moment.
+    """
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        fix = "Write a date such as 2026-08-01, or a moment such as 2026-08-01T06:00:00Z"
+        raise InputError(Problem(where, f"'{text}' is no time", fix)) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1e6)
 
 
 def check_span(where: str, start_s: float, end_s: float) -> None:

@@ -23,8 +23,9 @@ import pandas as pd
 from planner.errors import InputError
 from planner.queueing.footprint import marks_held, moments_of
 from planner.queueing.holding import Holding
-from planner.queueing.live_tokens import LiveLoad, Residence, live_tokens_batch
+from planner.queueing.live_tokens import LiveLoad, live_tokens_batch
 from planner.queueing.planned_load import PLAIN, Ask, planned_load
+from planner.queueing.residence import Residence
 from planner.traffic.readers.servegen import Window, _read_client, draw_client
 from planner.traffic.source import load_traffic
 from tests.queueing.replay import Trace, azure, mooncake, overflow_shares, write_plain

@@ -14,11 +14,11 @@ from planner.memory.size import size, stored_dtype
 from planner.memory.types import Deployment, KvDtype, WeightDtype
 from planner.queueing.footprint import marks_of, moments_of
 from planner.queueing.holding import pool_token_equivalents, token_equivalent_bytes
-from planner.queueing.live_tokens import (
+from planner.queueing.live_tokens import live_tokens
+from planner.queueing.residence import (
     Residence,
     dispersion_scale_s,
     footprint_integral,
-    live_tokens,
     squared_mean_integral,
 )
 from planner.traffic.types import LengthLaw

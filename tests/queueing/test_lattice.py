@@ -15,14 +15,8 @@ from scipy.stats import nbinom, poisson
 
 from planner.queueing.footprint import marks_of, moments_of
 from planner.queueing.lattice import ages_of, density_of, exponent_of, span_at_least
-from planner.queueing.live_tokens import (
-    LiveLoad,
-    Residence,
-    batch_mean,
-    footprint_integral,
-    live_tokens,
-    live_tokens_batch,
-)
+from planner.queueing.live_tokens import LiveLoad, batch_mean, live_tokens, live_tokens_batch
+from planner.queueing.residence import Residence, footprint_integral
 from planner.traffic.source import load_traffic
 from tests.queueing.laws import law_of, plain_sizing
 

@@ -13,16 +13,15 @@ from scipy.stats import poisson
 
 from planner.queueing.footprint import marks_of, moments_of
 from planner.queueing.live_tokens import (
-    Residence,
     batch_mean,
     gamma_quantile,
     live_tokens,
     mean_formula,
-    mean_live_tokens,
     quantile_lower_bound,
     screened_quantile,
     thinned_idc,
 )
+from planner.queueing.residence import Residence, mean_live_tokens
 from planner.traffic.source import load_traffic
 from planner.traffic.types import LengthLaw
 from tests.queueing.laws import law_of, plain_sizing
@@ -51,13 +50,16 @@ def simulated_quantile(
     prefill = float(stay.s0)
     life = prefill + float(stay.token_s) * o
     samples = np.sort(rng.uniform(horizon_s * 0.1, horizon_s, 40_000))
-    total = np.zeros(samples.size)
-    first = np.searchsorted(samples, arrival)
+    decoding = arrival + prefill
     last = np.searchsorted(samples, arrival + life)
-    for i in range(arrival.size):
-        window = samples[first[i] : last[i]]
-        total[first[i] : last[i]] += p[i] + np.clip((window - arrival[i] - prefill) / float(stay.token_s), 0, None)
-    return total
+
+    def alive(since_s: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Sum at each sample of the weights of the requests that are between ``since_s`` and their end."""
+        begun = np.bincount(np.searchsorted(samples, since_s), weight, samples.size + 1)
+        return np.cumsum(begun - np.bincount(last, weight, samples.size + 1))[:-1]
+
+    grown = samples * alive(decoding, np.ones(arrival.size)) - alive(decoding, decoding)
+    return alive(arrival, p) + grown / float(stay.token_s)
 
 
 def test_seed_row_of_the_mean_formula():

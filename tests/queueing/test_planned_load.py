@@ -11,8 +11,8 @@ from scipy.stats import poisson
 
 from planner.queueing.footprint import marks_held, moments_of
 from planner.queueing.holding import Holding
-from planner.queueing.live_tokens import Residence, footprint_integral
 from planner.queueing.planned_load import PLAIN, Ask, Routing, planned_load
+from planner.queueing.residence import Residence, footprint_integral
 from planner.traffic.source import load_traffic
 from planner.traffic.types import Tail, Traffic
 from tests.queueing.laws import burst_of, law_of

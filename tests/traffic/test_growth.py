@@ -35,7 +35,6 @@ def test_the_horizon_is_paid_at_the_mean_and_held_at_the_largest() -> None:
     found = over_horizon(growth, BASE, date(2027, 1, 1), date(2027, 2, 10))
     assert found.mean == pytest.approx((10 * 1 + 10 * 2 + 20 * 1) / 40)
     assert found.largest == 2.0
-    assert found.by_month == (("2027-01", 2.0), ("2027-02", 1.0))
 
 
 def test_a_horizon_without_a_day_is_refused() -> None:

@@ -87,7 +87,8 @@ STAMPS = [datetime(2026, 9, 3, 14, 22, second) for second in range(3)]
 PARQUET = _parquet(timestamp=STAMPS, prompt=[10, 10, 10], output=[5, 5, 5])
 
 ARCHIVES = [
-    Case("log.zip", _zip("log.csv", LOG.encode()), says="zip archive"),
+    Case("log.zip", _zip("log.csv", LOG.encode()), says="unzip -p log.zip > log.csv"),
+    Case("our log.zip", _zip("log.csv", LOG.encode()), says="unzip -p 'our log.zip' > 'our log'.csv"),
     Case("book.csv", _zip("xl/workbook.xml", b"<x/>"), says="Excel workbook"),
     Case("log.7z", b"7z\xbc\xaf\x27\x1c\x00\x04" + bytes(40), says="7z archive"),
     Case("log.csv.xz", b"\xfd7zXZ\x00\x00\x04" + bytes(40), says="packed with xz"),
@@ -206,7 +207,7 @@ ROWS = [
 ]  # fmt: skip
 
 JSONS = [
-    Case("array.jsonl", f"[{JSON_GOOD}]", says="jq -c '.[]'"),
+    Case("array.jsonl", f"[{JSON_GOOD}]", kept=1),
     Case("pretty.jsonl", json.dumps({"timestamp": 1, "prompt": 2}, indent=2), says="jq -c ."),
     Case("scalar.jsonl", "17\n18\n", says="no known log format"),
     Case("broken_first.jsonl", '{"timestamp": \n' + JSON_GOOD, says="the first line is not one JSON object"),

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import errno
 import gzip
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from planner.errors import InputError
 from planner.traffic.canonical import write
 from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.measure import lengths
 
 CONTENT = "timestamp,prompt,output,model\n" + "".join(
     f"2026-01-01 00:{i // 60:02}:{i % 60:02},{i + 1},{i % 7},{'ab'[i % 2]}\n" for i in range(300)
@@ -65,6 +68,64 @@ def test_a_file_with_the_name_of_a_pattern_is_that_file(tmp_path: Path) -> None:
     path = tmp_path / "log[1].csv"
     path.touch()
     assert log_files(path) == (path,)
+
+
+def test_a_link_to_a_folder_above_does_not_loop(tmp_path: Path) -> None:
+    for name in ("a/b/log.csv", "a/c/log.csv", "a/.d/log.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for place in ("a/b", "a/c"):
+        (tmp_path / place / "up").symlink_to(tmp_path / "a")
+        (tmp_path / place / "again").symlink_to(tmp_path)
+    (tmp_path / "a" / "self.csv").symlink_to("self.csv")
+    expected = tuple(tmp_path / name for name in ("a/b/log.csv", "a/c/log.csv"))
+    assert log_files(tmp_path / "**" / "*.csv") == expected
+    assert log_files(str(tmp_path / "a" / "*" / "*.csv")) == expected
+    assert log_files(tmp_path / "a" / ".*" / "*.csv") == (tmp_path / "a/.d/log.csv",)
+    (tmp_path / "b").symlink_to(tmp_path / "a" / "b")
+    assert log_files(tmp_path / "?" / "*.csv") == (tmp_path / "b/log.csv",)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.zst", "jsonl", "parquet"])
+@pytest.mark.parametrize("stem", ["log[1]", "log*", "log?", "größe 日誌", "o'brien", 'a"b', "[!a]"])
+def test_a_name_is_no_pattern_for_the_engine(stem: str, ending: str, tmp_path: Path) -> None:
+    """The neighbours would match: log1, logs and so on."""
+    logs = _logs(tmp_path)
+    (tmp_path / "in").mkdir()
+    for neighbour in ("log1", "logs", "b"):
+        (tmp_path / "in" / f"{neighbour}.{ending}").write_bytes(b"not a log")
+    path = tmp_path / "in" / f"{stem}.{ending}"
+    path.write_bytes(logs[f"log.{ending}"].read_bytes())
+    found = ingest(Order(log_files(str(path)), log_format="plain"))
+    assert found.manifest.counts.kept == 300
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(CONTENT)
+
+    def growing(read: object, minutes: object, spool: object) -> object:
+        with path.open("a") as stream:
+            stream.write("2026-01-01 00:06:00,1,1,a\n")
+        return lengths(read, minutes, spool)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("planner.traffic.ingest.lengths", growing)
+    with pytest.raises(InputError, match=r"log\.csv: changed while it was read"):
+        ingest(Order((path,)))
+
+
+def test_a_column_without_any_value_is_as_good_as_absent(tmp_path: Path) -> None:
+    nothing = pa.nulls(3)
+    columns = {"timestamp": [datetime(2026, 9, 3, 14, 22, second) for second in range(3)], "output": [5, 5, 5]}
+    optional = dict.fromkeys(("model", "status", "request_id", "cached_tokens"), nothing)
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(columns | {"prompt": [1, 2, 3]} | optional), path)
+    found = ingest(Order((path,)))
+    assert found.manifest.models == {"default": 3}
+    assert found.manifest.columns_read == ["output", "prompt", "timestamp"]
+    pq.write_table(pa.table(columns | {"prompt": nothing}), path)
+    with pytest.raises(InputError, match="the column 'prompt' holds nothing"):
+        ingest(Order((path,)))
 
 
 def test_tables_of_a_canonical_folder_are_no_logs(tmp_path: Path) -> None:

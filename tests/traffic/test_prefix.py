@@ -12,10 +12,11 @@ import pytest
 from planner.traffic import prefix
 from planner.traffic.canonical import read, write
 from planner.traffic.ingest import Order, ingest
-from planner.traffic.prefix import CachedTokens, described, hour_of_week, measure_reuse
+from planner.traffic.prefix import CachedTokens, described, measure_reuse
 from planner.traffic.readers import find_reader
 from planner.traffic.readers.columns import Wanted
 from planner.traffic.readers.head import read_head
+from planner.traffic.tables.rates import counted
 from planner.traffic.tables.rows import Names, Rows
 
 DATA = Path(__file__).parents[1] / "data" / "traffic"
@@ -25,27 +26,14 @@ def _us(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("moment", "hour"),
-    [
-        ("2026-11-30 00:00:00", 0),  # a Monday
-        ("2026-11-29 23:59:59", 167),
-        ("1970-01-01 00:00:00", 72),
-        ("2026-09-03 14:22:07", 3 * 24 + 14),
-    ],
-)
-def test_hours_of_the_week_begin_on_monday(moment: str, hour: int) -> None:
-    assert hour_of_week(np.array([_us(moment)])).tolist() == [hour]
-
-
 def test_cached_tokens_by_model_and_hour() -> None:
     names = Names()
     chat, batch, code = names.code("m", "default"), names.code("m", "batch"), names.code("a", "default")
     tally = CachedTokens()
     noon, later = _us("2026-11-30 12:30:00"), _us("2026-12-08 00:00:00")
-    tally.add(_rows([(chat, noon, 100, 60), (batch, noon, 10, 0)]))
-    tally.add(_rows([]))
-    tally.add(_rows([(code, later, 7, 7), (chat, noon, 1_000_000, 999_999), (chat, later, 3, 0)]))
+    tally.add(*counted(_rows([(chat, noon, 100, 60), (batch, noon, 10, 0)])))
+    tally.add(*counted(_rows([])))
+    tally.add(*counted(_rows([(code, later, 7, 7), (chat, noon, 1_000_000, 999_999), (chat, later, 3, 0)])))
     found = [
         tuple(row[k] for k in ("model", "hour_of_week", "n", "sum_prompt", "sum_cached")) for row in _list(tally, names)
     ]
@@ -58,7 +46,7 @@ def test_a_batch_of_many_years_is_counted_as_well() -> None:
     code = names.code("m", "default")
     tally = CachedTokens()
     moments = [_us("2016-01-04 05:00:00"), _us("2026-11-30 05:59:59"), _us("2099-01-05 06:00:00")]  # Mondays
-    tally.add(_rows([(code, moment, 10, 1) for moment in moments]))
+    tally.add(*counted(_rows([(code, moment, 10, 1) for moment in moments])))
     assert [(row["hour_of_week"], row["n"]) for row in _list(tally, names)] == [(5, 2), (6, 1)]
 
 
@@ -68,7 +56,7 @@ def _list(tally: CachedTokens, names: Names) -> list[dict[str, object]]:
 
 def _rows(rows: list[tuple[int, int, int, int]]) -> Rows:
     pair, ts_us, prompt, cached = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return Rows(pair.astype(np.int32), ts_us, prompt.astype(np.int32), prompt.astype(np.int32), cached.astype(np.int32))
+    return Rows(pair, ts_us, prompt.astype(np.int32), prompt.astype(np.int32), cached.astype(np.int32))
 
 
 def _measured(*paths: Path, **wanted: object) -> list[dict[str, int]]:

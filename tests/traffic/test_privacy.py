@@ -275,6 +275,16 @@ def test_model_names_of_all_kinds_are_stored(name: str) -> None:
     check_models([name])
 
 
+@pytest.mark.parametrize("status", [429, 500])
+def test_names_of_failed_requests_alone_are_checked_too(status: int, tmp_path: Path) -> None:
+    """Their arrivals are written under the name that was asked for."""
+    log = tmp_path / "log.csv"
+    rows = [f"{T},5,5,chat,200", f"{T},5,5,my key is {SECRETS['key']},{status}"]
+    log.write_text("\n".join(["timestamp,prompt,output,model,status", *rows]) + "\n")
+    with pytest.raises(InputError, match="look like text, a key or an address"):
+        ingest(Order((log,)))
+
+
 def test_too_many_models_are_no_models() -> None:
     with pytest.raises(InputError, match="2,001 different model names"):
         check_models(f"m{i}" for i in range(2_001))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ from planner.traffic.readers.aliases import parse_aliases
 from planner.traffic.readers.columns import Stamps
 from planner.traffic.schema import Manifest, iso_utc
 from planner.traffic.source import load_traffic
+from planner.traffic.times import moment_us
 
 START = 1_788_445_327
 MAPPING = {"timestamp": "t", "prompt": "p", "output": "o"}
@@ -209,7 +212,7 @@ def test_everything_through_the_command_line(
         (["--alias", "chat"], "is not of the form name=value"),
         (["--alias", "chat=a", "--alias", "chat=b"], "'chat' is given twice"),
         (["--aliases", "none.csv"], "none.csv"),
-        (["--since", "yesterday"], "'yesterday' is not a date"),
+        (["--since", "yesterday"], "'yesterday' is no time"),
         (["--sampling", "2"], "no share of the requests"),
         (["--map", "timestamp=t,prompt=p,output=o,model=m", "--option", "duration_unit=h"], "'h' is not a unit"),
     ],
@@ -258,3 +261,57 @@ def test_dated_aliases_reach_a_plan_too(tmp_path: Path) -> None:
     for model, output in (("old", 70), ("new", 80)):
         found = load_traffic(path, model=model, options=options, name="x")
         assert found.law.sum_output.sum() == 4 * output
+
+
+@pytest.mark.parametrize(
+    ("zone", "stamp", "utc"),
+    [
+        ("UTC", "2026-07-01 12:00:00", "2026-07-01T12:00:00Z"),
+        ("Europe/Berlin", "2026-07-01 12:00:00", "2026-07-01T10:00:00Z"),
+        ("Europe/Berlin", "2026-01-01 12:00:00", "2026-01-01T11:00:00Z"),
+        ("Asia/Kolkata", "2026-07-01 12:00:00", "2026-07-01T06:30:00Z"),
+        ("Europe/Berlin", "2026-07-01 12:00:00+00:00", "2026-07-01T12:00:00Z"),
+        ("Europe/Berlin", "2026-07-01T12:00:00Z", "2026-07-01T12:00:00Z"),
+    ],
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_the_zone_is_that_of_stamps_without_one(zone: str, stamp: str, utc: str, typed: bool, tmp_path: Path) -> None:
+    if typed:
+        moment = datetime.fromisoformat(stamp)
+        kind = pa.timestamp("us", tz="UTC" if moment.tzinfo else None)
+        path = tmp_path / "log.parquet"
+        pq.write_table(pa.table({"t": pa.array([moment], kind), "p": [1], "o": [1]}), path)
+        found = ingest(Order((path,), mapping=MAPPING, time_zone=zone)).manifest
+    else:
+        found = _manifest(tmp_path / "log.csv", "t,p,o", [f"{stamp},1,1"], time_zone=zone)
+    assert iso_utc(found.window_start_us) == utc
+    assert found.tz_of_source == zone
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "kept"),
+    [
+        ("2026-07-01T12:00:00Z", "2026-07-01T14:00:00Z", [12, 13]),
+        ("2026-07-01T12:00:00+02:00", "2026-07-01T14:00:00+02:00", [10, 11]),
+        ("2026-07-01T12:00:00", "", [12, 13, 14, 15]),
+        ("", "2026-07-01T07:30:00-05:00", [8, 9, 10, 11, 12]),
+        ("2026-07-01", "2026-07-02", [*range(8, 16)]),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_the_ends_of_the_window_have_zones_of_their_own(
+    since: str, until: str, kept: list[int], zone: str, tmp_path: Path
+) -> None:
+    """Whatever the zone of the stamps is."""
+    local = ZoneInfo(zone)
+    moments = [datetime(2026, 7, 1, hour, tzinfo=UTC).astimezone(local).replace(tzinfo=None) for hour in range(8, 16)]
+    found = _manifest(
+        tmp_path / "log.csv",
+        "t,p,o",
+        [f"{moment},1,1" for moment in moments],
+        time_zone=zone,
+        since_us=moment_us("--since", since),
+        until_us=moment_us("--until", until),
+    )
+    assert found.counts.kept == len(kept)
+    assert found.counts.dropped_by_reason.get("outside the window", 0) + len(kept) == 8

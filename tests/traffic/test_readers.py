@@ -118,7 +118,7 @@ def _flipped(data: bytes) -> bytes:
         ),
         ("unknown.csv", b"when,in,out\n2024-01-01,1,2\n", "no known log format"),
         ("wrong.csv", (HEADER + GOOD).replace(",", "^").encode(), "no known log format"),
-        ("array.jsonl", b'[{"timestamp": 1}]', "not one JSON object"),
+        ("array.jsonl", b'[{"timestamp": 1}]', "in no known log format"),
         ("broken.jsonl", b'{"timestamp": 1,', "not one JSON object"),
         ("bad.csv", (HEADER + "x,1,2\ny,3,4\n2024-01-01,NaN,1\n").encode(), "no row remains: 2 of 3"),
     ],

@@ -8,11 +8,12 @@ import pytest
 
 from planner.errors import InputError
 from planner.traffic.engine import connect
-from planner.traffic.readers.aliases import alias_map, moment_us, parse_aliases, read_aliases
+from planner.traffic.readers.aliases import alias_map, parse_aliases, read_aliases
 from planner.traffic.readers.columns import Columns, Stamps, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
-from planner.traffic.readers.judge import JUDGED_COLUMNS, judged_sql
+from planner.traffic.readers.judge import JUDGED, judged_sql
 from planner.traffic.rules import BITS, CODES, REMARKS, TREATMENTS, Adjustment, Rule, adjusted_by_reason
+from planner.traffic.times import moment_us
 
 START = 1_788_445_327
 """2026-09-03 14:22:07 UTC."""
@@ -36,7 +37,7 @@ def judge_all(rows: list[dict[str, Any]], wanted: Wanted | None = None, **table:
         head = Head(Path("log.parquet"), True, tuple(names), "", ())
         given = TableFile(head, columns, **({"time": TimeKind.EPOCH_S, "typed": types} | table))
         result = connection.execute(
-            f"WITH {judged_sql('log', given, wanted or Wanted())} SELECT {', '.join(JUDGED_COLUMNS)} FROM judged"
+            f"WITH {judged_sql('log', given, wanted or Wanted())} SELECT {', '.join(JUDGED.names)} FROM judged"
         )
         names = [column[0] for column in result.description or ()]
         return [_read(dict(zip(names, values, strict=True))) for values in result.fetchall()]

@@ -9,8 +9,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.traffic import canonical
+from planner.traffic.burstiness import idc_at, unmeasured
 from planner.traffic.ingest import Order, ingest
-from planner.traffic.law import idc_at, length_at_tail, truncate, unmeasured
+from planner.traffic.law import length_at_tail, truncate
 from planner.traffic.source import load_traffic, to_traffic
 from planner.traffic.types import Traffic
 
@@ -186,13 +187,45 @@ def test_several_models_must_be_chosen_by_name(tmp_path: Path) -> None:
     _same(dataclasses.replace(small, notes=()), load_traffic(tmp_path / "c", model="small", name="m"))
 
 
+@pytest.mark.parametrize(
+    ("files", "replaced"),
+    [
+        ({"manifest.json": "{}"}, False),
+        ({"manifest.json": '{"name": "a web page"}', "index.html": ""}, False),
+        ({"manifest.json": '{"schema_version": 1}', "notes.txt": ""}, False),
+        ({"manifest.json": '{"schema_version": 1}'}, True),
+        ({"manifest.json": "damaged", "lengths.parquet": "", ".DS_Store": ""}, True),
+    ],
+)
+def test_only_distributions_are_replaced(files: dict[str, str], replaced: bool, examples: Path, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    new = ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",)))
+    if replaced:
+        canonical.write(new, tmp_path)
+        assert canonical.read(tmp_path).manifest == new.manifest
+    else:
+        with pytest.raises(InputError, match="holds other files"):
+            canonical.write(new, tmp_path)
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
 def test_damaged_canonical_folders_are_refused(examples: Path, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     canonical.write(ingest(Order((examples / "AzureLLMInferenceTrace_code.csv",))), folder)
     manifest = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(manifest.replace('"schema_version": 2', '"schema_version": 99'))
-    with pytest.raises(InputError, match="schema version 99"):
+    with pytest.raises(InputError, match=r"schema version 99.*A later planner wrote it: update this one"):
         load_traffic(folder, name="m")
+    for older in ("1", "null", '"2"'):
+        (folder / "manifest.json").write_text(
+            manifest.replace('"schema_version": 2', f'"schema_version": {older}').replace('"counts"', '"row_counts"')
+        )
+        with pytest.raises(
+            InputError, match=r"this planner reads 2. Run planner ingest again on the raw logs"
+        ) as caught:
+            load_traffic(folder, name="m")
+        assert len(caught.value.problems) == 1
     (folder / "manifest.json").write_text(manifest)
     (folder / "tail.parquet").write_bytes(b"PAR1 nothing")
     (folder / "rates.parquet").unlink()

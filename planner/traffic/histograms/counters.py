@@ -123,12 +123,3 @@ def gaps_of(counted: Sequence[Counted], interval_s: float) -> list[tuple[float, 
         else:
             merged.append((start, end))
     return merged
-
-
-def whole_growth(values: FloatArray) -> FloatArray:
-    """Steps of a cumulative function as whole numbers: rounded where it stands, so that no sum is off by more than 1/2.
-
-    Rounding every step by itself would lose the total, and dealing out what is left over by the largest remainders
-    would bunch it where rates are even.
-    """
-    return np.diff(np.floor(values + 0.5))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from planner.traffic.buckets import EDGES
-from planner.traffic.histograms.counters import whole_growth
+from planner.traffic.grid import whole_growth
 from planner.traffic.histograms.place import Marginal
 from planner.traffic.schema import ALL, DEFAULT_CLASS, LENGTHS, Coupling
 from planner.traffic.types import FloatArray, IntArray

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,15 +18,15 @@ from planner.traffic.histograms.gauges import contexts_of, counters_of, live_tok
 from planner.traffic.histograms.model import Beside, ModelTables, tables_of
 from planner.traffic.histograms.names import Vocabulary
 from planner.traffic.histograms.options import OPTIONS, Options, understood
-from planner.traffic.histograms.rates import SCALES_S, Span
+from planner.traffic.histograms.rates import Span
 from planner.traffic.histograms.readers import READERS, Clock, HistogramReader
 from planner.traffic.histograms.series import Track, joined, tracks_of
+from planner.traffic.order import Order
+from planner.traffic.readers.aliases import alias_map
 from planner.traffic.rules import Rule
-from planner.traffic.schema import BURST, LENGTHS, PREFIX, RATES, TAIL, Counts, Kind, Manifest, iso_utc
+from planner.traffic.schema import BURST, LENGTHS, PREFIX, RATES, TAIL, Counts, Kind, Manifest
+from planner.traffic.tables.definitions import SCALES_S
 from planner.traffic.times import check_span
-
-if TYPE_CHECKING:
-    from planner.traffic.ingest import Order
 
 MARGINALS_ONLY = (
     "marginals only: which prompts have which outputs is not known; the lengths hold both extremes, and plans take the "
@@ -87,7 +86,7 @@ def _tracks(order: Order, reader: HistogramReader, clock: Clock) -> tuple[Track,
 def _canonical(
     order: Order, source: str, vocabulary: Vocabulary, tracks: Sequence[Track], options: Options, where: str
 ) -> Canonical:
-    fallback, names = order.model or "default", _aliases(order)
+    fallback, names = order.model or "default", alias_map(order.aliases)
     counts = _renamed(collect(tracks, vocabulary, fallback=fallback, started_s=options.started_s, where=where), names)
     span = _span(where, counts)
     wanted = _wanted(where, counts, order.model)
@@ -147,11 +146,6 @@ def _tables(
     }
     problems.raise_if_any()
     return {model: tables for model, tables in found.items() if tables is not None}
-
-
-def _aliases(order: Order) -> dict[str, str]:
-    """Public name to weights; names that change their weights by date were refused before."""
-    return {alias.alias: alias.weights for alias in order.aliases}
 
 
 def _renamed(counts: Mapping[str, ModelCounts], aliases: Mapping[str, str]) -> dict[str, ModelCounts]:
@@ -227,24 +221,19 @@ def _manifest(
         kind=Kind.MARGINALS,
         source=f"{source} ({vocabulary.engine})",
         files=sorted(path.name for path in order.files),
-        files_sha256=digest(sorted(order.files)),
+        files_sha256=digest(sorted(order.files, key=str)),
         models={model: tables.kept for model, tables in found.items()},
         window_start_us=round(span.start_s * 1e6),
         window_end_us=round(span.end_s * 1e6),
         tz_of_source=order.time_zone,
         filters_applied=[
-            *([f"model = {order.model}"] if order.model else []),
-            *(
-                f"{word} {iso_utc(us)}"
-                for word, us in (("since", order.since_us), ("until", order.until_us))
-                if us is not None
-            ),
+            *order.filters(),
             *(f"{name} = {value}" for name, value in used.items()),
         ],
         ts_resolution_ms=span.interval_s * 1000,
         ts_meaning="arrival" if vocabulary.at_arrival else "completion",
         counts=Counts(rows_read=offered, kept=kept, offered=offered, dropped_by_reason=dropped),
-        alias_map=dict(sorted(_aliases(order).items())),
+        alias_map=alias_map(order.aliases),
         alias_map_version=order.alias_version,
         bucket_scheme={"base": 2, "per_octave": PER_OCTAVE},
         remarks=remarks,

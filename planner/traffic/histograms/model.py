@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from planner.traffic.grid import whole_growth
 from planner.traffic.histograms.collect import COUNT, SUM, ModelCounts, Side
-from planner.traffic.histograms.counters import Counted, whole_growth
+from planner.traffic.histograms.counters import Counted
 from planner.traffic.histograms.couple import coupled, largest_total
 from planner.traffic.histograms.names import Vocabulary
 from planner.traffic.histograms.place import Bucketed, Marginal, feasible_support, merged, place, square_bounds
@@ -103,12 +104,13 @@ def _marginal(where: str, sides: Sequence[Side], requests: int, limit: int | Non
     bounds = [square_bounds(support, part.tokens) for support, part in zip(supports, parts, strict=True)]
     square = float((law.weight * law.value.astype(np.float64) ** 2).sum())
     low, high = sum(b[0] for b in bounds), sum(b[1] for b in bounds)
-    side = where.rpartition(", ")[2]
+    side, longest = where.rpartition(", ")[2], max(int(support.high.max()) for support in supports)
     note = (
         f"mean of the squared {side} is a guess of where in their buckets the lengths lie: {square / requests:,.0f} "
-        f"tokens², where the buckets and the exact mean allow {low / requests:,.0f} to {high / requests:,.0f}"
+        f"tokens², where the buckets and the exact mean allow {low / requests:,.0f} to {high / requests:,.0f}; "
+        f"the largest is one too, and may be {longest:,} tokens"
     )
-    return law, note, max(int(support.high.max()) for support in supports)
+    return law, note, longest
 
 
 def _bucketed(sides: Sequence[Side], requests: int) -> list[Bucketed]:

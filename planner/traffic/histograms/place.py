@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import brentq
 
 from planner.errors import InputError, Problem
 from planner.traffic.buckets import EDGES
-from planner.traffic.histograms.counters import whole_growth
+from planner.traffic.grid import whole_growth
 from planner.traffic.types import FloatArray, IntArray
 
 ATOMS_A_CELL = 32
@@ -192,7 +191,13 @@ def _tilt(tokens_at: Callable[[float], float], tokens: int) -> float:
         return -STEEPEST
     if tokens_at(STEEPEST) <= tokens:
         return STEEPEST
-    return float(brentq(lambda theta: tokens_at(theta) - tokens, -STEEPEST, STEEPEST, xtol=1e-13, rtol=1e-14))
+    return _root(lambda theta: tokens_at(theta) - tokens, -STEEPEST, STEEPEST, xtol=1e-13, rtol=1e-14)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
+    from scipy.optimize import brentq  # noqa: PLC0415  slow to import, and logs of requests do not need it
+
+    return float(brentq(excess, low, high, **tolerances))
 
 
 def _whole_cells(atoms: _Atoms, weight: FloatArray, support: Support, tokens: int) -> IntArray:
@@ -243,5 +248,5 @@ def square_bounds(support: Support, tokens: int) -> tuple[float, float]:
         left -= share * n[k] * width
         largest += share * n[k] * (high[k] ** 2 - low[k] ** 2)
     # Values as close together as can be: one level, cut to each bucket.
-    level = brentq(lambda x: float((n * np.clip(x, low, high)).sum()) - tokens, low.min() - 1, high.max() + 1)
+    level = _root(lambda x: float((n * np.clip(x, low, high)).sum()) - tokens, low.min() - 1, high.max() + 1)
     return float((n * np.clip(level, low, high) ** 2).sum()), max(largest, 0.0)

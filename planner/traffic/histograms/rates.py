@@ -9,18 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from planner.traffic.histograms.counters import Counted, whole_growth
+from planner.traffic.grid import HOURS_A_WEEK, hour_of_week, whole_growth
+from planner.traffic.histograms.counters import Counted
+from planner.traffic.tables.definitions import BLOCK_S, MIN_FREEDOM, SCALES_S
 from planner.traffic.types import FloatArray, IntArray
 
-MINUTE_S, BLOCK_S = 60, 3600
-SCALES_S = (1, 5, 15, 60, 300, 3600)
-"""As of the bursts of request logs."""
+MINUTE_S = 60
 INTERVALS_A_WINDOW = 10
 """Counts between two scrapes are spread evenly: a window must hold this many for that not to show."""
-MIN_FREEDOM = 7
-"""Fewer degrees of freedom than this say nothing about a variance."""
-EPOCH_HOUR_OF_WEEK = 72
-"""1970 began on a Thursday."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +110,8 @@ def cached_by_hour(
     model: str, n: IntArray, queries: IntArray, hits: IntArray, edges_s: FloatArray
 ) -> list[dict[str, Any]]:
     """Rows of kind ``cached`` of the ``prefix`` table, from figures by minute."""
-    hour = (edges_s[:-1] // BLOCK_S + EPOCH_HOUR_OF_WEEK).astype(np.int64) % 168
-    sums = [np.bincount(hour, weights=values, minlength=168).astype(np.int64) for values in (n, queries, hits)]
+    hour = hour_of_week((edges_s[:-1] * 1e6).astype(np.int64))
+    sums = [np.bincount(hour, weights=values, minlength=HOURS_A_WEEK).astype(np.int64) for values in (n, queries, hits)]
     return [
         {
             "model": model,
@@ -125,6 +121,6 @@ def cached_by_hour(
             "sum_prompt": int(sums[1][at]),
             "sum_cached": int(sums[2][at]),
         }
-        for at in range(168)
+        for at in range(HOURS_A_WEEK)
         if sums[1][at]
     ]

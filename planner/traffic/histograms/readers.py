@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from planner.errors import InputError, Problem
@@ -17,6 +16,7 @@ from planner.traffic.documents import Peek, json_objects, text_of
 from planner.traffic.histograms.names import is_read
 from planner.traffic.histograms.series import plain
 from planner.traffic.readers.head import wide_fields
+from planner.traffic.storage.files import LogFile
 from planner.traffic.times import seconds_of, time_in_name
 
 _FIRST = re.compile(r"# (HELP|TYPE) [a-zA-Z_:]|[a-zA-Z_:][\w:]*(\{.*\})?\s+[-+]?[\d.]+([eE][-+]?\d+)?(\s+\d+)?\s*$")
@@ -47,7 +47,7 @@ class HistogramReader(Protocol):
     def claims(self, peek: Peek) -> bool:
         """Whether a file that starts like this is of this form."""
 
-    def read(self, path: Path, clock: Clock) -> Iterable[Series]:
+    def read(self, path: LogFile, clock: Clock) -> Iterable[Series]:
         """Every series of a file.
 
         Raises
@@ -67,7 +67,7 @@ class Answers:
         """By the member that only these answers have."""
         return {"status", "resultType"} <= peek.keys or ('"status":"error"' in peek.text and "errorType" in peek.keys)
 
-    def read(self, path: Path, clock: Clock) -> Iterable[Series]:
+    def read(self, path: LogFile, clock: Clock) -> Iterable[Series]:
         """Every series of the answers."""
         return answers(json_objects(path), lambda name: is_read(plain(name)))
 
@@ -85,7 +85,7 @@ class Exposition:
         """By its first line: the comment before a metric, or a sample."""
         return bool(_FIRST.match(peek.first_line))
 
-    def read(self, path: Path, clock: Clock) -> Iterable[Series]:
+    def read(self, path: LogFile, clock: Clock) -> Iterable[Series]:
         """Every sample as a series of one."""
         named = time_in_name(path.name.removesuffix(".gz").rsplit(".", 1)[0], clock.zone)
         at_s = named[1] if named else clock.at_s
@@ -107,7 +107,7 @@ class GrafanaCsv:
         """By the first column and a header with labels."""
         return bool(re.match(r'"?time"?,', peek.first_line, re.IGNORECASE)) and '="' in peek.first_line
 
-    def read(self, path: Path, clock: Clock) -> Iterable[Series]:
+    def read(self, path: LogFile, clock: Clock) -> Iterable[Series]:
         """Every column whose header is a series."""
         rows = _rows(path)
         try:
@@ -143,7 +143,7 @@ class LongCsv:
         header = {cell.lower() for cell in peek.header}
         return {"le", "value"} <= header and bool(header & {*self.names}) and bool(header & {*self.times})
 
-    def read(self, path: Path, clock: Clock) -> Iterable[Series]:
+    def read(self, path: LogFile, clock: Clock) -> Iterable[Series]:
         """Rows of one name and one set of labels are a series."""
         rows = _rows(path)
         header = [cell.strip() for cell in next(rows)]
@@ -166,7 +166,7 @@ class LongCsv:
             yield Series(of_row.pop(header[name]), {k: v for k, v in of_row.items() if v}, tuple(samples))
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
+def _rows(path: LogFile) -> Iterator[list[str]]:
     text = text_of(path)
     try:
         with wide_fields():
@@ -187,14 +187,14 @@ def _series_name(text: str) -> tuple[str, Mapping[str, str]] | None:
     return (plain(name), labels) if name else None
 
 
-def _time(path: Path, number: int, text: str, clock: Clock) -> float:
+def _time(path: LogFile, number: int, text: str, clock: Clock) -> float:
     time_s = seconds_of(text, clock.zone)
     if time_s is None:
         raise InputError(Problem(str(path), f"{text!r:.40} is no time", "Use ISO 8601 or Unix time", row=str(number)))
     return time_s
 
 
-def _value(path: Path, number: int, text: str) -> float:
+def _value(path: LogFile, number: int, text: str) -> float:
     value = number_of(text)
     if value is None or math.isinf(value):
         raise InputError(Problem(str(path), f"{text!r:.40} is no number", RAW, row=str(number)))

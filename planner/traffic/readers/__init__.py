@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.errors import InputError, Problem
 from planner.traffic.readers.aiperf import AIPERF, AIPERF_RECORDS, REPLAY
 from planner.traffic.readers.apim import APIM
@@ -15,6 +17,7 @@ from planner.traffic.readers.databricks import DATABRICKS
 from planner.traffic.readers.envoy import ENVOY
 from planner.traffic.readers.head import Head
 from planner.traffic.readers.helicone import HELICONE
+from planner.traffic.readers.json_start import unwrapped
 from planner.traffic.readers.kong import KONG
 from planner.traffic.readers.langfuse import LANGFUSE
 from planner.traffic.readers.litellm import LITELLM
@@ -53,37 +56,26 @@ READERS: tuple[Reader, ...] = (
 """In the order in which they are asked whether a file is theirs."""
 
 
-def check_format(log_format: str) -> None:
-    """Refuse a name that no reader has.
-
-    Raises
-    ------
-    InputError
-        If the name is neither ``auto`` nor that of a reader.
-    """
-    known = ("auto", *(reader.name for reader in READERS))
-    if log_format not in known:
-        raise InputError(Problem("format", f"'{log_format}' is not a log format", f"Use one of: {', '.join(known)}"))
-
-
 def find_reader(log_format: str, heads: tuple[Head, ...], *, mapped: bool) -> Reader:
-    """The reader for the files: the one that was named, or the one that claims every file.
+    """The reader for the files: the one that was named (see `aggregated.check_format`), or that claims every file.
 
     Raises
     ------
     InputError
-        If the name is unknown, no reader claims a file, or the files are of different formats.
+        If no reader claims a file, or the files are of different formats.
     """
-    check_format(log_format)
     by_name = {reader.name: reader for reader in READERS}
     if log_format != "auto":
         return by_name[log_format]
     if mapped:
         return by_name["plain"]
     claims = [next((reader for reader in READERS if reader.claims(head)), None) for head in heads]
-    unknown = [_unknown(head) for head, reader in zip(heads, claims, strict=True) if reader is None]
+    unknown: dict[tuple[str, ...], list[Head]] = {}
+    for head, reader in zip(heads, claims, strict=True):
+        if reader is None:
+            unknown.setdefault(tuple(head.columns), []).append(head)
     if unknown:
-        raise InputError(unknown)
+        raise InputError([_unknown(alike) for alike in unknown.values()])
     found = [reader for reader in claims if reader is not None]
     if len({reader.name for reader in found}) > 1:
         raise InputError(
@@ -97,7 +89,14 @@ def find_reader(log_format: str, heads: tuple[Head, ...], *, mapped: bool) -> Re
     return found[0]
 
 
-def _unknown(head: Head) -> Problem:
-    shown = ", ".join(column[:40] for column in head.columns[:12])
-    fix = "Name the columns with --map timestamp=COLUMN,prompt=COLUMN,output=COLUMN, or give --format"
-    return Problem(str(head.path), f"is in no known log format (columns: {shown})", fix, row="1")
+def _unknown(alike: Sequence[Head]) -> Problem:
+    """Of a quarter of daily files with the same columns, one problem."""
+    shown = ", ".join(column[:40] for column in alike[0].columns[:12])
+    others = f", as are {len(alike) - 1:,} more files with these columns" if len(alike) > 1 else ""
+    fix = (
+        "Name the columns with planner ingest --map timestamp=COLUMN,prompt=COLUMN,output=COLUMN,model=COLUMN, "
+        "or give --format"
+    )
+    if alike[0].lists:
+        fix = f"If the rows stand in '{alike[0].lists[0]}': {unwrapped(alike[0].path, alike[0].lists[0])}"
+    return Problem(str(alike[0].path), f"is in no known log format (columns: {shown}){others}", fix, row="1")

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from planner.errors import InputError, Problem, Problems
@@ -15,6 +14,7 @@ from planner.traffic.disk import usable
 from planner.traffic.engine import sql_text
 from planner.traffic.readers.columns import Alias, Wanted
 from planner.traffic.schema import iso_utc
+from planner.traffic.times import moment_us
 
 DATED = re.compile(r"(?P<weights>.+)@(?P<since>\d{4}-\d\d-\d\d([T ]\d.*)?)")
 """Weights that are called ``name@20240229`` or ``name@001`` stay whole: only a date with dashes is one."""
@@ -134,25 +134,6 @@ def _at(own: Sequence[Alias], named: str, ts_us: str) -> str:
         f"WHEN {ts_us} >= {a.since_us} THEN {sql_text(a.weights)}" for a in reversed(own) if a.since_us is not None
     ]
     return f"CASE {' '.join(dated)} ELSE {always} END" if dated else always
-
-
-def moment_us(where: str, since: str) -> int | None:
-    """Microseconds since 1970 of an ISO 8601 moment, UTC where it names no zone; none for empty text.
-
-    Raises
-    ------
-    InputError
-        If it is no such moment.
-    """
-    if not since:
-        return None
-    try:
-        moment = datetime.fromisoformat(since)
-    except ValueError:
-        fix = "Write a date such as 2026-08-01, or a moment such as 2026-08-01T06:00:00Z"
-        raise InputError(Problem(where, f"'{since}' is not a date", fix)) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1e6)
 
 
 def check_dates(where: str, wanted: Wanted, *, relative: bool) -> None:

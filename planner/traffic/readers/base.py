@@ -7,35 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import duckdb
-import pyarrow as pa
 
 from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
 from planner.traffic.readers.judge import checked, judged_queries
-
-JUDGED = pa.schema(
-    [
-        pa.field("model", pa.string()),
-        pa.field("traffic_class", pa.string()),
-        pa.field("ts_us", pa.int64()),
-        pa.field("prompt", pa.int32()),
-        pa.field("output", pa.int32()),
-        pa.field("cached", pa.int32()),
-        pa.field("id_hash", pa.uint64()),
-        pa.field("rank", pa.int64()),
-        pa.field("verdict", pa.uint8()),
-        pa.field("adjusted", pa.uint16()),
-        pa.field("logical_hash", pa.uint64()),
-    ]
-)
-"""What every reader's rows become: one row of the log in a few bytes.
-
-``ts_us`` is the arrival in microseconds. ``prompt`` includes cached tokens, ``output`` reasoning tokens; both are null
-where the row was dropped. ``id_hash`` is null where the log has no request ids; of the rows of one id that are kept,
-the one of the highest ``rank`` (null is lowest) counts. ``verdict`` is null for a kept row, else the code of the rule
-that dropped it; ``adjusted`` is the sum of the bits of its adjustments. ``logical_hash`` is shared by the attempts at
-one logical request, and null where the log does not say; see `planner.traffic.attempts`.
-"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +28,7 @@ class Opened:
     """How the rows of the files are read: not yet read, so that the engine decides how often."""
 
     selects: tuple[str, ...]
-    """SQL queries with the columns of `JUDGED`, one per file; they may be run more than once."""
+    """SQL queries with the columns of `judge.JUDGED`, one per file; they may be run more than once."""
     relative_time: bool = False
     """True where time counts from the start of the log rather than from 1970."""
     window_us: tuple[int, int] | None = None

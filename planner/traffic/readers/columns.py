@@ -123,6 +123,8 @@ class TableFile:
     """Role to the engine's type, such as ``BIGINT``, where the relation has no text: nothing is cast to text then."""
     stamps: Stamps = Stamps.ARRIVAL
     """What the format's time stamps say, unless `Wanted.stamps` knows better."""
+    time_pattern: str = ""
+    """How time that is text is written, such as ``%d/%m/%Y %H:%M:%S``; empty: ISO 8601."""
 
     def places(self) -> dict[str, str]:
         """Role to the name under which the engine sees its column: positional for a CSV, else its own."""

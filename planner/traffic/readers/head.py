@@ -10,14 +10,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, cast
 
 import pyarrow as pa
 
 from planner.errors import InputError, Problem
+from planner.traffic.readers.json_start import first_element, leading_values, no_lines
 from planner.traffic.readers.packed import refuse_bomb, refuse_packed
 from planner.traffic.readers.parquet import parquet_columns
+from planner.traffic.storage.files import LogFile, RemoteFile, gunzipped, stream_of
 
 HEAD_BYTES = 1 << 20
 LINE_CHARS = 2_000_000
@@ -34,7 +35,7 @@ PARQUET = (".parquet", ".pq")
 class Head:
     """What the start of a file shows."""
 
-    path: Path
+    path: LogFile
     is_json: bool
     columns: tuple[str, ...]
     """Header of a CSV, or keys of the first JSON object; empty when the first line is neither."""
@@ -44,7 +45,11 @@ class Head:
     types: tuple[str, ...] = ()
     """The engine's type of every column, where the file has types."""
     long_lines: bool = False
-    """Whether the first line is a very long JSON object; of one beyond `HEAD_BYTES` only the first keys are known."""
+    """Whether the first object is a very long one; of one beyond `HEAD_BYTES` only the first keys are known."""
+    is_array: bool = False
+    """Whether the file is one JSON array of objects, rather than one object a line."""
+    lists: tuple[str, ...] = ()
+    """Keys of the first JSON object that hold lists of objects."""
 
     @property
     def is_parquet(self) -> bool:
@@ -73,7 +78,7 @@ class Head:
         return name.rsplit(".", 1)[0]
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: LogFile) -> Head:
     """Read the first lines of a log file.
 
     Raises
@@ -85,12 +90,11 @@ def read_head(path: Path) -> Head:
     if path.suffix in PARQUET:
         table = parquet_columns(path)
         return Head(path, False, table.names, "", table.first_row, table.types)
-    lines = _first_lines(path)
+    raw = _start(path)
+    lines = _first_lines(path, raw)
     first = lines[0]
     if first.lstrip().startswith(("{", "[")):
-        found = _json_object(path, first)
-        shown = tuple(_shown(value) for value in found.values())
-        return Head(path, True, tuple(found), "", shown, long_lines=len(first) > HEAD_BYTES // 4)
+        return _json_head(path, raw, first)
     delimiter = max(DELIMITERS, key=first.count)
     with wide_fields():
         rows = list(csv.reader(lines[:2], delimiter=delimiter))
@@ -111,17 +115,26 @@ def wide_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _check_file(path: Path) -> None:
+def _check_file(path: LogFile) -> None:
+    if isinstance(path, RemoteFile):
+        return
     if path.is_dir():
         raise InputError(Problem(str(path), "is a folder, not a log file", "Give the log files, or a folder of them"))
     if path.exists() and not path.is_file():
         raise InputError(Problem(str(path), "is a pipe or a device", "Save the log to a file first: it is read twice"))
 
 
-def _first_lines(path: Path) -> list[str]:
+def _start(path: LogFile) -> bytes:
+    """The first bytes, unpacked.
+
+    Raises
+    ------
+    InputError
+        If they cannot be read.
+    """
     try:
         with opened(path) as stream:
-            raw = stream.read(HEAD_BYTES)
+            return stream.read(HEAD_BYTES)
     except FileNotFoundError:
         raise InputError(Problem(str(path), "no such file", "Give the path of a log file")) from None
     except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
@@ -130,6 +143,9 @@ def _first_lines(path: Path) -> list[str]:
         if path.suffix == ".zst" and error.errno is None:
             raise InputError(_bad_archive(path, error)) from None
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror or error}")) from None
+
+
+def _first_lines(path: LogFile, raw: bytes) -> list[str]:
     refuse_packed(path, raw[:512], inside=path.suffix in PACKED)
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw[:4096]:
         raise InputError(
@@ -138,7 +154,7 @@ def _first_lines(path: Path) -> list[str]:
     cut = len(raw) == HEAD_BYTES and len(raw.splitlines()) == 1
     # The header must be clean; a bad byte further down is one bad row and is counted there.
     lines = [line.decode("utf-8-sig", errors="replace") for line in raw.splitlines()[:2]]
-    if cut and lines[0].lstrip().startswith("{"):
+    if cut and lines[0].lstrip().startswith(("{", "[")):
         return [lines[0].rstrip("�")]  # a character may be cut in two
     if not lines or not "".join(lines).strip():
         raise InputError(Problem(str(path), "is empty", "Give a log with a header and at least one row"))
@@ -173,66 +189,55 @@ def check_gzip(head: Head) -> None:
         raise InputError(_bad_archive(head.path, error)) from None
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: LogFile) -> IO[bytes]:
     """The bytes of a file, unpacked where it is compressed with gzip or Zstandard."""
     if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
+        return gunzipped(path)
     if path.suffix == ".zst":
-        with path.open("rb"):  # its errors name the file
-            return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
-    return path.open("rb")
+        with stream_of(path):  # its errors name the file
+            source = path.open() if isinstance(path, RemoteFile) else str(path)
+            return cast(IO[bytes], pa.input_stream(source, compression="zstd"))
+    return stream_of(path)
 
 
-def _bad_archive(path: Path, error: Exception) -> Problem:
+def _bad_archive(path: LogFile, error: Exception) -> Problem:
     kind = "Zstandard" if path.suffix == ".zst" else "gzip"
     return Problem(str(path), f"is not a complete {kind} file: {error}", "Export or copy it again")
 
 
-def _json_object(path: Path, first: str) -> dict[str, object]:
-    """The first line as an object; a whole document in the file is not read line by line.
+def _json_head(path: LogFile, raw: bytes, first: str) -> Head:
+    """What the start of a file of JSON shows.
 
     Raises
     ------
     InputError
-        If it is none; says how to make lines of it.
+        If it is neither an array of objects nor one object a line; says how to make lines of it.
     """
+    text = raw.decode("utf-8-sig", errors="replace").rstrip("�")  # a character may be cut in two
+    is_array = first.lstrip().startswith("[")
+    if is_array:
+        found, chars = first_element(path, text, cut=len(raw) == HEAD_BYTES)
+    else:
+        found, chars = _object(path, text, first), len(first)
+    shown = tuple(_shown(value) for value in found.values())
+    lists = tuple(key for key, value in found.items() if isinstance(value, list) and value[:1] and _is_object(value[0]))
+    long = chars > HEAD_BYTES // 4
+    return Head(path, True, tuple(found), "", shown, long_lines=long, is_array=is_array, lists=lists)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _object(path: LogFile, text: str, first: str) -> dict[str, object]:
+    """The first line as an object."""
     try:
         value = json.loads(first)
     except (ValueError, RecursionError):
         value = leading_values(first) if len(first) > HEAD_BYTES // 4 else None
     if isinstance(value, dict):
         return value
-    what, fix = "the first line is not one JSON object", "Give JSON lines: one object a line"
-    if first.lstrip().startswith("["):
-        what, fix = "is one JSON array, not one JSON object a line", f"{fix}, as jq -c '.[]' FILE writes them"
-    elif first.strip() == "{":
-        what, fix = "is JSON over several lines", f"{fix}, as jq -c . FILE writes them"
-    raise InputError(Problem(str(path), what, fix, row="1"))
-
-
-def leading_values(text: str) -> dict[str, object] | None:
-    """Keys and values of an object that is cut off; the value that is cut is none. None where it is no object.
-
-    One line of an OpenTelemetry file holds thousands of spans and is longer than what a head looks at.
-    """
-    decoder, space = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
-    found: dict[str, object] = {}
-    at = space.match(text).end()  # type: ignore[union-attr]
-    while at < len(text) and text[at] == ("," if found else "{"):
-        try:
-            key, at = decoder.raw_decode(text, space.match(text, at + 1).end())  # type: ignore[union-attr]
-            at = space.match(text, at).end()  # type: ignore[union-attr]
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(key, str) or text[at : at + 1] != ":":
-            return None
-        found[key] = None
-        try:
-            found[key], at = decoder.raw_decode(text, space.match(text, at + 1).end())  # type: ignore[union-attr]
-            at = space.match(text, at).end()  # type: ignore[union-attr]
-        except (ValueError, RecursionError):
-            break
-    return found or None
+    raise InputError(no_lines(path, text))
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
 
 from planner.errors import Problems
 from planner.traffic.buckets import MAX_TOKENS
@@ -38,18 +41,40 @@ LATEST_US = 4_102_444_800_000_000
 """2100-01-01 UTC."""
 LONGEST_RELATIVE_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years, for logs whose time starts at 0."""
+NEEDED = ("timestamp", "prompt", "output")
+"""Roles that every log must have."""
+EMPTY = '"NULL"'
+"""The engine's type of a column without any value."""
 BESIDE = ("cached_beside", "reasoning_beside")
-JUDGED_COLUMNS = (
-    "model", "traffic_class", "ts_us", "prompt", "output", "cached", "id_hash", "rank", "verdict", "adjusted",
-    "logical_hash",
-)  # fmt: skip
-"""As in `planner.traffic.readers.base.JUDGED`."""
+JUDGED = pa.schema(
+    [
+        pa.field("model", pa.string()),
+        pa.field("traffic_class", pa.string()),
+        pa.field("ts_us", pa.int64()),
+        pa.field("prompt", pa.int32()),
+        pa.field("output", pa.int32()),
+        pa.field("cached", pa.int32()),
+        pa.field("id_hash", pa.uint64()),
+        pa.field("rank", pa.int64()),
+        pa.field("verdict", pa.uint8()),
+        pa.field("adjusted", pa.uint16()),
+        pa.field("logical_hash", pa.uint64()),
+    ]
+)
+"""What every reader's rows become: one row of the log in a few bytes.
+
+``ts_us`` is the arrival in microseconds. ``prompt`` includes cached tokens, ``output`` reasoning tokens; both are null
+where the row was dropped. ``id_hash`` is null where the log has no request ids; of the rows of one id that are kept,
+the one of the highest ``rank`` (null is lowest) counts. ``verdict`` is null for a kept row, else the code of the rule
+that dropped it; ``adjusted`` is the sum of the bits of its adjustments. ``logical_hash`` is shared by the attempts at
+one logical request, and null where the log does not say; see `planner.traffic.attempts`.
+"""
 
 
 def judged_queries(tables: Sequence[TableFile], wanted: Wanted) -> tuple[str, ...]:
-    """One query with the columns of `planner.traffic.readers.base.JUDGED` per file."""
+    """One query with the columns of `JUDGED` per file."""
     return tuple(
-        f"WITH {judged_sql(relation(table), table, wanted)} SELECT {', '.join(JUDGED_COLUMNS)} FROM judged"
+        f"WITH {judged_sql(relation(table), table, wanted)} SELECT {', '.join(JUDGED.names)} FROM judged"
         for table in tables
     )
 
@@ -64,9 +89,16 @@ def checked(table: TableFile) -> TableFile:
     """
     if not table.relation:
         _check_columns(table.head, table.columns)
-    typed = with_types(table)
+    typed = _without_empty(with_types(table))
     _check_types(typed.head, typed.typed, typed.columns)
     return typed
+
+
+def _without_empty(table: TableFile) -> TableFile:
+    """The table less the columns of further roles that hold nothing at all: a Parquet file then gives them no type."""
+    empty = {role: "" for role, kind in table.typed.items() if kind == EMPTY and role not in NEEDED}
+    typed = {role: kind for role, kind in table.typed.items() if role not in empty}
+    return replace(table, columns=replace(table.columns, **empty), typed=typed)
 
 
 def _check_types(head: Head, typed: Mapping[str, str], columns: Columns) -> None:
@@ -75,6 +107,8 @@ def _check_types(head: Head, typed: Mapping[str, str], columns: Columns) -> None
         if kind_of(kind) == "other":
             name = getattr(columns, role)
             what = f"the column '{name}' is of type {kind[:60]}, which cannot be read (for {role})"
+            if kind == EMPTY:
+                what = f"the column '{name}' holds nothing (for {role})"
             problems.add(str(head.path), what, "Export it as a column of plain values", field=name)
     problems.raise_if_any()
 
@@ -83,7 +117,7 @@ def _check_columns(head: Head, columns: Columns) -> None:
     problems = Problems()
     for role, name in columns.used().items():
         count = head.columns.count(name)
-        if head.is_json and count == 0 and role not in ("timestamp", "prompt", "output"):
+        if head.is_json and count == 0 and role not in NEEDED:
             continue
         if count == 0:
             close = difflib.get_close_matches(name, head.columns, n=1)
@@ -98,7 +132,7 @@ def _check_columns(head: Head, columns: Columns) -> None:
 def judged_sql(relation: str, table: TableFile, wanted: Wanted, further: str = "") -> str:
     """Common table expressions that read and judge every row of ``relation``; the last one is ``judged``.
 
-    ``judged`` has `JUDGED_COLUMNS`, the values ``r_<role>`` as they stand, the numbers ``p`` and ``o``, and
+    ``judged`` has the columns of `JUDGED`, the values ``r_<role>`` as they stand, the numbers ``p`` and ``o``, and
     ``further``.
     """
     values = Values(table, wanted.time_zone)
@@ -138,7 +172,9 @@ def _verdict_sql(values: Values, wanted: Wanted) -> str:
         f"o BETWEEN 0 AND {MAX_TOKENS}",
         *([] if whole else ["p = floor(p)", "o = floor(o)"]),
         *(f"NOT {test}" for test in _negative_beside(values)),
-        *(f"NOT ({test})" for rule, test in rules if rule not in TOKEN_RULES),
+        # A served row passes all the rules on outcomes; the others are asked one by one.
+        *([f"outcome = {Outcome.SERVED:d}"] if any(rule in OUTCOME_RULES for rule, _ in rules) else []),
+        *(f"NOT ({test})" for rule, test in rules if rule not in TOKEN_RULES | OUTCOME_RULES),
     ]
     cases = " ".join(f"WHEN {test} THEN {CODES[rule]}" for rule, test in rules)
     return f"CAST(CASE WHEN {' AND '.join(good)} THEN NULL {cases} END AS UTINYINT)"
@@ -153,6 +189,7 @@ TOKEN_RULES = frozenset(
     }
 )  # fmt: skip
 """Rules on the three needed values, which the first test of a row covers."""
+OUTCOME_RULES = frozenset({Rule.REJECTED, Rule.FAILED, Rule.ABORTED_EMPTY})
 
 
 def _has_beside(values: Values) -> bool:
@@ -242,10 +279,13 @@ def _adjusted_sql(values: Values, wanted: Wanted) -> str:
         Adjustment.ALIASED: "model <> named" if wanted.aliases else "",
         Adjustment.SEVERAL_CHOICES: _several(values) if values.has("choices") else "",
     }
-    bits = [f"CASE WHEN {test} THEN {BITS[adjustment]} ELSE 0 END" for adjustment, test in tests.items() if test]
-    if not bits:
+    found = {adjustment: test for adjustment, test in tests.items() if test}
+    if not found:
         return "CAST(0 AS USMALLINT)"
-    return f"CAST(CASE WHEN verdict IS NULL THEN {' + '.join(bits)} ELSE 0 END AS USMALLINT)"
+    bits = " + ".join(f"CASE WHEN {test} THEN {BITS[adjustment]} ELSE 0 END" for adjustment, test in found.items())
+    # Hardly a row is adjusted: one test of all is cheaper than a sum of bits for each.
+    some = " OR ".join(f"({test})" for test in found.values())
+    return f"CASE WHEN verdict IS NULL AND ({some}) THEN CAST({bits} AS USMALLINT) ELSE CAST(0 AS USMALLINT) END"
 
 
 def sniff_time(head: Head, column: str) -> TimeKind:

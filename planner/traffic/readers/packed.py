@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
 
 from planner.errors import InputError, Problem
+from planner.traffic.storage.files import LogFile, size_of
 
 UNPACK = "Unpack it, and give the files inside"
 AS_CSV = "Save the sheet as UTF-8 CSV"
@@ -33,6 +34,7 @@ SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"%PDF", "is a PDF", EXPORT),
 )
 """First bytes, what such a file is, and what to do; from the list of file signatures of the ``file`` utility."""
+ZIP = b"PK\x03\x04"
 TAR_AT, TAR = 257, b"ustar"
 
 MOST_EXPANSION = 1_000
@@ -44,7 +46,7 @@ FREE_BYTES = 1 << 30
 """An archive that unpacks to less is harmless whatever its ratio."""
 
 
-def refuse_packed(path: Path, start: bytes, *, inside: bool = False) -> None:
+def refuse_packed(path: LogFile, start: bytes, *, inside: bool = False) -> None:
     """Refuse a file by its first bytes; ``inside`` where they have been unpacked already.
 
     Raises
@@ -55,8 +57,17 @@ def refuse_packed(path: Path, start: bytes, *, inside: bool = False) -> None:
     what, fix = next(((what, fix) for sign, what, fix in SIGNATURES if _starts(start, sign)), ("", ""))
     if start[TAR_AT : TAR_AT + len(TAR)] == TAR:
         what, fix = "is a tar archive", UNPACK
+    if start.startswith(ZIP) and path.suffix == ".zip":
+        what, fix = "is a zip archive", _unzip(path)
     if what:
         raise InputError(Problem(str(path), f"holds a file that {what}" if inside else what, fix))
+
+
+def _unzip(path: LogFile) -> str:
+    name, stem = shlex.quote(path.name), shlex.quote(path.name.removesuffix(".zip"))
+    return (
+        f"If it holds one CSV: unzip -p {name} > {stem}.csv; if several files: unzip {name} -d {stem}, and give {stem}"
+    )
 
 
 def _starts(start: bytes, sign: bytes) -> bool:
@@ -66,7 +77,7 @@ def _starts(start: bytes, sign: bytes) -> bool:
     return not sign.isalnum() or any(byte < 9 or 13 < byte < 32 or byte > 126 for byte in start[len(sign) : 64])
 
 
-def refuse_bomb(path: Path, unpacked_bytes: int) -> None:
+def refuse_bomb(path: LogFile, unpacked_bytes: int) -> None:
     """Refuse an archive that has unpacked to far more than any log does.
 
     Raises
@@ -74,13 +85,13 @@ def refuse_bomb(path: Path, unpacked_bytes: int) -> None:
     InputError
         If it is more than `FREE_BYTES` and more than `MOST_EXPANSION` times the size of the file.
     """
-    if unpacked_bytes > FREE_BYTES and unpacked_bytes > MOST_EXPANSION * max(path.stat().st_size, 1):
+    if unpacked_bytes > FREE_BYTES and unpacked_bytes > MOST_EXPANSION * max(size_of(path), 1):
         limits = f"{MOST_EXPANSION:,} times its size and more than {FREE_BYTES >> 20:,} MiB"
         what = f"unpacks to more than {limits}: no log does"
         raise InputError(Problem(str(path), what, "If it is one, unpack it yourself and give the file"))
 
 
-def refuse_rows(path: Path, rows: int) -> None:
+def refuse_rows(path: LogFile, rows: int) -> None:
     """Refuse a table that says it has more rows than a log of its size can have.
 
     Raises
@@ -88,6 +99,6 @@ def refuse_rows(path: Path, rows: int) -> None:
     InputError
         If it has more than `FREE_ROWS` and more than `MOST_ROWS_A_BYTE` of them for each of its bytes.
     """
-    if rows > FREE_ROWS and rows > MOST_ROWS_A_BYTE * max(path.stat().st_size, 1):
+    if rows > FREE_ROWS and rows > MOST_ROWS_A_BYTE * max(size_of(path), 1):
         what = f"says that it has {rows:,} rows, more than {MOST_ROWS_A_BYTE} for each of its bytes: no log does"
         raise InputError(Problem(str(path), what, "Export it again"))

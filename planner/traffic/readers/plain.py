@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 import duckdb
 
-from planner.errors import Problems
+from planner.errors import InputError, Problem, Problems
 from planner.traffic.readers.base import Opened
 from planner.traffic.readers.columns import Columns, TableFile, TimeKind, Wanted
 from planner.traffic.readers.head import Head
@@ -18,7 +18,10 @@ ROLES = tuple(f.name for f in fields(Columns) if f.name != "fallback_model")
 NEEDED = ("timestamp", "prompt", "output")
 DURATION_UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 OPTIONS = {
-    "time": f"how time is written: {', '.join(TimeKind)} (default: told from the first row)",
+    "time": (
+        f"how time is written: {', '.join(TimeKind)}, or a pattern such as %d/%m/%Y %H:%M:%S "
+        "(default: told from the first row)"
+    ),
     "duration_unit": f"unit of the duration: {', '.join(DURATION_UNITS_S)} (default: s)",
     "generations": "values of the operation that are text generations, as in chat|completion",
 }
@@ -38,6 +41,7 @@ class Plain:
 
     def open(self, connection: duckdb.DuckDBPyConnection, heads: tuple[Head, ...], wanted: Wanted) -> Opened:
         """One query per file, all under one mapping and one way of writing time."""
+        _check_pattern(connection, _pattern(wanted))
         tables = tuple(_table(head, wanted) for head in heads)
         _check_same_clock(tables)
         return Opened(judged_queries(tables, wanted), tables[0].time.relative, tables=tables)
@@ -53,6 +57,7 @@ def _table(head: Head, wanted: Wanted) -> TableFile:
             _time_kind(head, columns, wanted),
             generations=tuple(filter(None, generations)),
             duration_unit_s=_duration_unit_s(wanted),
+            time_pattern=_pattern(wanted),
         )
     )
 
@@ -89,11 +94,33 @@ def _time_kind(head: Head, columns: Columns, wanted: Wanted) -> TimeKind:
     given = str(wanted.options.get("time", ""))
     if not given:
         return sniff_time(head, columns.timestamp or columns.completion)
+    if _pattern(wanted):
+        return TimeKind.ISO
     problems = Problems()
     if given not in set(TimeKind):
-        problems.add("option time", f"'{given}' is not a way to write time", f"Use one of: {', '.join(TimeKind)}")
+        fix = f"Use one of: {', '.join(TimeKind)}; or a pattern such as %d/%m/%Y %H:%M:%S"
+        problems.add("option time", f"'{given}' is not a way to write time", fix)
     problems.raise_if_any()
     return TimeKind(given)
+
+
+def _pattern(wanted: Wanted) -> str:
+    """How the day, month and year of a text stand, where the user says so."""
+    given = str(wanted.options.get("time", ""))
+    return given if "%" in given else ""
+
+
+def _check_pattern(connection: duckdb.DuckDBPyConnection, pattern: str) -> None:
+    if not pattern:
+        return
+    fix = "Write it as %d/%m/%Y %H:%M:%S: day, month, year, hour, minute, second"
+    whole = all(any(code in pattern for code in codes) for codes in (("%Y", "%y"), ("%m", "%b", "%B"), ("%d", "%-d")))
+    try:
+        connection.execute("SELECT try_strptime('', ?)", [pattern])
+    except duckdb.Error:
+        whole = False
+    if not whole:
+        raise InputError(Problem("option time", f"'{pattern}' is no pattern of a date", fix))
 
 
 def _check_same_clock(tables: tuple[TableFile, ...]) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 from planner.traffic.readers.columns import TableFile
 from planner.traffic.readers.head import LINE_CHARS, opened, wide_fields
+
+CHUNK_CHARS = 1 << 16
+LONGEST_ELEMENT = 1 << 27
+BEGIN, BETWEEN = re.compile(r"\s*\[?\s*"), re.compile(r"[\s,]*")
+"""What stands before the first element of an array, and between two of them."""
 
 
 class Record(NamedTuple):
@@ -36,7 +42,10 @@ def records(table: TableFile, budget: Budget) -> Generator[Record, None, None]:
     """The rows of one file, until it ends, the budget is spent, or an open quote has swallowed rows."""
     with wide_fields(), _open(table) as stream:
         lines = _Lines(stream, budget)
-        yield from _json_records(table, lines) if table.head.is_json else _csv_records(table, lines)
+        if table.head.is_array:
+            yield from _element_records(table, stream, budget)
+        else:
+            yield from _json_records(table, lines) if table.head.is_json else _csv_records(table, lines)
 
 
 def _open(table: TableFile) -> IO[str]:
@@ -126,12 +135,44 @@ def _json_records(table: TableFile, lines: _Lines) -> Iterator[Record]:
             found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, dict) or not _is_text(line):
-            yield Record(number, (), "not one JSON object of UTF-8 text")
-        else:
-            texts = tuple(_text(found.get(name)) for name in names)
-            whole = all(text is None or _is_text(text) for text in texts)
-            yield Record(number, texts if whole else (), "" if whole else "not UTF-8 text")
+        yield _object_record(number, found if _is_text(line) else None, names)
+
+
+def _element_records(table: TableFile, stream: IO[str], budget: Budget) -> Iterator[Record]:
+    names = list(table.columns.used().values())
+    for number, element in enumerate(elements(stream, budget), start=1):
+        yield _object_record(number, element, names)
+
+
+def elements(stream: IO[str], budget: Budget) -> Iterator[object]:
+    """The elements of a JSON array, numbers as text, one after the other; ends early where the JSON does."""
+    decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+    text = stream.read(CHUNK_CHARS)
+    at = BEGIN.match(text).end()  # type: ignore[union-attr]
+    while budget.rows > 0 and budget.chars > 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value, end = None, len(text)
+        if end == len(text):  # what follows may belong to it; as much again keeps the work in proportion
+            more = stream.read(max(CHUNK_CHARS, end - at)) if end - at < LONGEST_ELEMENT else ""
+            if not more:
+                return
+            text = text[at:] + more
+            at = BETWEEN.match(text).end()  # type: ignore[union-attr]
+            continue
+        yield value
+        budget.rows -= 1
+        budget.chars -= end - at
+        at = BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+
+
+def _object_record(number: int, found: object, names: list[str]) -> Record:
+    if not isinstance(found, dict):
+        return Record(number, (), "not one JSON object of UTF-8 text")
+    texts = tuple(_text(found.get(name)) for name in names)
+    whole = all(text is None or _is_text(text) for text in texts)
+    return Record(number, texts if whole else (), "" if whole else "not UTF-8 text")
 
 
 def _text(value: object) -> str | None:

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import duckdb
 
-from planner.traffic.engine import sql_name, sql_text
+from planner.errors import Problem
+from planner.traffic.engine import sql_file, sql_name, sql_text
 from planner.traffic.readers.columns import TableFile
 from planner.traffic.readers.head import Head
+from planner.traffic.storage.engine import said
 
+AGAIN = "Export or copy the file again"
 LONGEST_LINE = 1 << 27
 """Bytes of a line where lines are long; elsewhere the engine's 16 MiB do, which need less memory."""
 
@@ -21,7 +24,7 @@ def relation(table: TableFile) -> str:
         return table.relation
     if table.head.is_parquet:
         names = ", ".join(sql_name(name) for name in dict.fromkeys(table.columns.used().values()))
-        return f"(SELECT {names} FROM read_parquet({sql_text(str(table.head.path))}))"
+        return f"(SELECT {names} FROM read_parquet({sql_file(table.head.path)}))"
     if table.head.is_json:
         return json_rows(table.head, dict.fromkeys(table.columns.used().values(), "VARCHAR"))
     return csv_rows(table.head, quoted=table.quoted)
@@ -40,7 +43,7 @@ def csv_rows(head: Head, *, quoted: bool = True) -> str:
     names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(head.columns)))
     quote = "'\"'" if quoted else "''"
     return (
-        f"read_csv({sql_text(str(head.path))}, columns = {{{names}}}, auto_detect = false, header = false, skip = 1, "
+        f"read_csv({sql_file(head.path)}, columns = {{{names}}}, auto_detect = false, header = false, skip = 1, "
         f"delim = {sql_text(head.delimiter)}, quote = {quote}, escape = {quote}, nullstr = '', "
         f"compression = '{compression(head)}', ignore_errors = true, store_rejects = true, "
         f"rejects_limit = 0, strict_mode = true, null_padding = false)"
@@ -48,15 +51,16 @@ def csv_rows(head: Head, *, quoted: bool = True) -> str:
 
 
 def json_rows(head: Head, types: Mapping[str, str]) -> str:
-    """The top-level keys ``types`` of every line, each of the engine's type that is given for it.
+    """The top-level keys ``types`` of every line or element, each of the engine's type that is given for it.
 
-    Keys that a ``STRUCT`` does not name never become values. A line that is no object, and a key of another shape,
-    gives nulls.
+    Keys that a ``STRUCT`` does not name never become values. What is no object, and a key of another shape, gives
+    nulls.
     """
     names = ", ".join(f"{sql_text(name)}: {sql_text(kind)}" for name, kind in types.items())
     longest = f", maximum_object_size = {LONGEST_LINE}" if head.long_lines else ""
+    layout = "'array', records = 'true'" if head.is_array else "'newline_delimited'"
     return (
-        f"read_json({sql_text(str(head.path))}, columns = {{{names}}}, format = 'newline_delimited', "
+        f"read_json({sql_file(head.path)}, columns = {{{names}}}, format = {layout}, "
         f"compression = '{compression(head)}', ignore_errors = true{longest})"
     )
 
@@ -81,7 +85,12 @@ def rejected_lines(connection: duckdb.DuckDBPyConnection) -> int:
     return int(rows[0][0])
 
 
-def reason(error: duckdb.Error) -> str:
-    """The engine's message without its advice, which speaks of options that our user does not have."""
-    first = str(error).strip().splitlines()[0]
-    return f"cannot be read: {first[:200]}"
+def broken(where: str, error: duckdb.Error) -> Problem:
+    """Why a file could not be read: what its storage said, or the engine's message without its advice.
+
+    The engine's advice speaks of options that our user does not have.
+    """
+    words = said(error)
+    if words:
+        return Problem(where, words)
+    return Problem(where, f"cannot be read: {str(error).strip().splitlines()[0][:200]}", AGAIN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from planner.errors import Problems
-from planner.traffic.engine import sql_name, sql_text
+from planner.traffic.engine import sql_file, sql_name
 from planner.traffic.readers.head import Head
 from planner.traffic.readers.relation import csv_rows, json_rows
 
@@ -74,7 +74,7 @@ def _unwrapped(document: str) -> str:
 def _rows(head: Head, types: Mapping[str, str]) -> str:
     if head.is_json:
         return json_rows(head, types)
-    return csv_rows(head) if head.is_csv else f"read_parquet({sql_text(str(head.path))})"
+    return csv_rows(head) if head.is_csv else f"read_parquet({sql_file(head.path)})"
 
 
 def added(text: str, *further: str) -> str:

@@ -34,6 +34,7 @@ from planner.traffic.readers.base import Opened
 from planner.traffic.readers.columns import OptionValue, Wanted
 from planner.traffic.readers.head import Head
 from planner.traffic.rules import CODES, Rule
+from planner.traffic.storage.files import LogFile, RemoteFile
 from planner.traffic.types import FloatArray, IntArray
 
 RATE_PERIOD_S = 600
@@ -205,7 +206,8 @@ def _window(options: Mapping[str, OptionValue], clients: tuple[Client, ...]) -> 
         problems.add("option window_s", f"the window [{start}, {stop}) s ends after the sample, which has {end} s")
     total = sum(p.count for c in clients for p in c.periods if start <= p.start_s < stop)
     if total > MAX_DRAWN:
-        problems.add("option window_s", f"the window holds {total:,} requests", f"Shorten it: at most {MAX_DRAWN:,}")
+        fix = f"Shorten it with --option window_s=SECONDS: at most {MAX_DRAWN:,} are drawn"
+        problems.add("option window_s", f"the window holds {total:,} requests", fix)
     problems.raise_if_any()
     return Window(start, stop, values["seed"])
 
@@ -215,19 +217,27 @@ def _read_clients(heads: tuple[Head, ...]) -> tuple[Client, ...]:
     clients = []
     for head in sorted(heads, key=lambda h: h.path.name):
         try:
-            clients.append(_read_client(head.path))
+            clients.append(_read_client(_on_disk(head.path)))
         except InputError as error:
             problems.found.extend(error.problems)
     problems.raise_if_any()
     return tuple(clients)
 
 
-def lengths_path(trace: Path) -> Path | None:
-    """The file of length laws that belongs to a trace file, if it is there."""
+def lengths_path(trace: LogFile) -> Path | None:
+    """The file of length laws that belongs to a trace file, if it is there; it is looked for on a disk only."""
+    if isinstance(trace, RemoteFile):
+        return None
     match = TRACE_NAME.match(trace.name)
     stem = match["client"] if match else ""
     names = (f"{stem}{ending}{gz}" for ending in LENGTH_NAMES for gz in ("", ".gz"))
     return next((trace.with_name(name) for name in names if trace.with_name(name).is_file()), None)
+
+
+def _on_disk(path: LogFile) -> Path:
+    if isinstance(path, RemoteFile):
+        raise InputError(Problem(str(path), "is one of two files of a ServeGen client, read from a disk", "Copy both"))
+    return path
 
 
 def _read_client(path: Path) -> Client:

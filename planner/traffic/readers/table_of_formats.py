@@ -10,6 +10,7 @@ from pathlib import Path
 
 from planner.traffic.readers import READERS
 from planner.traffic.readers.columns import Columns
+from planner.traffic.storage.refusals import AZURE, GCS, HTTP, S3, Driver, install
 
 PLACE = Path(__file__).parents[3] / "catalogs" / "traffic-formats.md"
 HEADER = """\
@@ -17,7 +18,8 @@ HEADER = """\
 
 `planner ingest FILE... -o DIR` tells the format of a file from its header or first object; `--format NAME` overrides
 that. Every format is read by an allow-list of columns: what is not named there never leaves the file. CSV and JSON
-lines may be compressed. JSON answers of an API are first written one object a line (`jq -c '.result[]'`).
+lines may be packed with gzip or Zstandard, and wherever JSON lines are read one JSON array of objects is, too. An
+answer of an API that wraps such an array is first unwrapped (`jq -c '.data[]' answer.json > log.jsonl`).
 
 | `--format` | what it is | file types | told by | not read |
 | --- | --- | --- | --- | --- |
@@ -25,8 +27,24 @@ lines may be compressed. JSON answers of an API are first written one object a l
 FOOTER = """
 Histograms of engines and sums of usage reports, which show no single request: [traffic-metrics.md](traffic-metrics.md).
 
-Any other file with one row per request: `--map timestamp=COLUMN,prompt=COLUMN,output=COLUMN`, and any of these roles:
+Files, folders and globs may be given, and several at once; compressed files may lie beside plain ones. A zip archive
+and an Excel workbook are unpacked or saved as UTF-8 CSV first; commas, semicolons and tabs are told apart.
+
+All of them may stand in object storage, as in `'s3://bucket/logs/*.parquet'`; canonical folders are written to and
+read from a disk. Each kind of storage needs its driver, and is told who asks by the variables of its own tools;
+neither passwords nor what follows a `?` is shown or written.
+
+{storage}
+
+Time is read as ISO 8601, or as seconds to nanoseconds since 1970. Anything else is stated, as
+`--option 'time=%d/%m/%Y %H:%M:%S'` or `--option time=relative_ms`; `--tz` names the zone of stamps without one. Counts
+are digits alone: `2.338` is no number of tokens.
+
+Any other file with one row per request: `--map timestamp=COLUMN,prompt=COLUMN,output=COLUMN,model=COLUMN` (without a
+model all rows are one), and any of these roles:
 """
+
+STORAGE: dict[str, Driver] = {"s3://": S3, "gs://": GCS, "az://, abfs://": AZURE, "https:// (one file)": HTTP}
 
 
 @dataclass(frozen=True)
@@ -151,7 +169,12 @@ def table() -> str:
         for about in (ABOUT[reader.name],)
     ]
     roles = ", ".join(f"`{role}`" for role in Columns.__dataclass_fields__ if role != "fallback_model")
-    return HEADER + "".join(rows) + FOOTER + f"{roles}.\n"
+    return HEADER + "".join(rows) + FOOTER.replace("{storage}", _storage()) + f"{roles}.\n"
+
+
+def _storage() -> str:
+    rows = [f"| `{address}` | `{install(d)}` | {d.rights}. {d.place} |" for address, d in STORAGE.items()]
+    return "\n".join(["| address | driver | rights and place |", "| --- | --- | --- |", *rows])
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.canonical import Canonical
-from planner.traffic.scale import Factors, scale
-from planner.traffic.schema import Kind
+from planner.traffic.canonical_tables import of_model
+from planner.traffic.operations.scale import Factors, scale
+from planner.traffic.operations.split.parts import without_models
+from planner.traffic.schema import ALL, Kind
 from planner.traffic.sums.ingest import SUMS_ONLY
 
 
@@ -35,7 +36,8 @@ def scale_to_sums(base: Canonical, sums: Canonical) -> Canonical:
     problems.raise_if_any()
     _same_models(base, sums)
     factors = {model: _factors(base, sums, model) for model in sums.models()}
-    stretched = scale(_only(base, sums.models()), factors)
+    gone = [model for model in base.models() if model not in sums.models()]
+    stretched = scale(without_models(base, gone), factors)
     manifest = stretched.manifest
     remarks = [*base.manifest.remarks, *(remark for remark in sums.manifest.remarks if remark != SUMS_ONLY)]
     return replace(
@@ -58,41 +60,32 @@ def _same_models(base: Canonical, sums: Canonical) -> None:
     missing = sorted(set(sums.models()) - set(base.models()))
     if missing:
         shown, known = ", ".join(missing[:5]), ", ".join(base.models()[:20])
-        fix = f"It holds: {known}. Rename with planner ingest --alias, or leave models out with --model"
-        raise InputError([Problem("BASE", f"has no lengths of {shown}", fix, field="model")])
-
-
-def _only(canonical: Canonical, models: tuple[str, ...]) -> Canonical:
-    wanted = pa.array(models, type=pa.string())
-    tables = {
-        name: table.filter(pc.is_in(table["model"], value_set=wanted)) for name, table in canonical.tables().items()
-    }
-    kept = {model: n for model, n in canonical.manifest.models.items() if model in models}
-    caps = {model: of_model for model, of_model in canonical.manifest.caps.items() if model in models}
-    return replace(canonical, manifest=canonical.manifest.model_copy(update={"models": kept, "caps": caps}), **tables)
+        fix = (
+            f"It holds: {known}. Rename one with planner traffic merge BASE -o DIR --rename OLD=NEW, "
+            "or keep single models of the sums with planner ingest --model NAME"
+        )
+        raise InputError([Problem("BASE", f"has no lengths of {shown}, which the sums hold", fix, field="model")])
 
 
 def _factors(base: Canonical, sums: Canonical, model: str) -> Factors:
     """How rates and mean lengths of the sums stand to those of the base."""
     n, prompt, output = (_total(sums, model, column) for column in ("n", "sum_prompt", "sum_output"))
     kept = sums.manifest.models[model]
-    cells = base.lengths.filter(
-        pc.and_(pc.equal(base.lengths["model"], model), pc.equal(base.lengths["period"], "all"))
-    )
+    cells = of_model(base.lengths, model)
+    cells = cells.filter(pc.equal(cells["period"], ALL))
     coupling = sorted(set(cells["coupling"].to_pylist()))[0]
     cells = cells.filter(pc.equal(cells["coupling"], coupling))
     means = [pc.sum(cells[name]).as_py() / pc.sum(cells["n"]).as_py() for name in ("sum_prompt", "sum_output")]
     if not kept or not prompt or not output or not all(means):
         what = f"has no requests with prompts and outputs of {model}"
         raise InputError(Problem("--to", what, "Leave the model out with --model", field="model"))
-    old = _total(base, model, "n") / (base.manifest.window_end_us - base.manifest.window_start_us)
-    new = n / (sums.manifest.window_end_us - sums.manifest.window_start_us)
+    old = _total(base, model, "n") / base.manifest.window.seconds
+    new = n / sums.manifest.window.seconds
     return Factors(rate=new / old, prompt=prompt / kept / means[0], output=output / kept / means[1])
 
 
 def _total(canonical: Canonical, model: str, column: str) -> int:
-    rows = canonical.rates.filter(pc.equal(canonical.rates["model"], model))
-    return int(pc.sum(rows[column]).as_py() or 0)
+    return int(pc.sum(of_model(canonical.rates, model)[column]).as_py() or 0)
 
 
 def _history(sums: Canonical, factors: Mapping[str, Factors]) -> str:

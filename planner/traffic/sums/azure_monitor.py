@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.documents import Peek, json_objects
 from planner.traffic.readers.columns import OptionValue
+from planner.traffic.storage.files import LogFile
 from planner.traffic.sums.table import Sums, count_of
 from planner.traffic.times import seconds_of
 
@@ -37,7 +37,7 @@ class AzureMonitor:
         """By the members of an answer and one of the metrics."""
         return {"interval", "value", "timeseries"} <= peek.keys and any(name in peek.text for name in FIELDS)
 
-    def read(self, path: Path, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
+    def read(self, path: LogFile, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
         """One row for each model and span.
 
         Raises

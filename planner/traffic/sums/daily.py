@@ -11,12 +11,12 @@ import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.documents import Peek, json_objects, text_of
 from planner.traffic.readers.columns import OptionValue
 from planner.traffic.readers.head import wide_fields
+from planner.traffic.storage.files import LogFile
 from planner.traffic.sums.table import DAY_S, Sums, count_of
 
 
@@ -40,7 +40,7 @@ class Daily:
         """By the columns of a CSV, or the members of a JSON document."""
         return self.needed <= (peek.keys if peek.is_json else frozenset(peek.header))
 
-    def read(self, path: Path, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
+    def read(self, path: LogFile, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
         """Every row."""
         problems = Problems()
         found = [self._row(problems, str(path), row, record) for row, record in _records(path)]
@@ -67,7 +67,7 @@ def _day(problems: Problems, where: str, row: str, record: Mapping[str, object])
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def _records(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _records(path: LogFile) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Rows of a CSV, or objects of a JSON document or of the list ``data`` in it, each with its place."""
     text = text_of(path)
     if text.lstrip().startswith(("{", "[")):

@@ -6,7 +6,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,11 @@ import pyarrow.compute as pc
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.buckets import PER_OCTAVE
 from planner.traffic.canonical import Canonical, digest
+from planner.traffic.canonical_tables import of_model
 from planner.traffic.documents import Peek
+from planner.traffic.grid import whole_growth
+from planner.traffic.order import Order
+from planner.traffic.readers.aliases import alias_map
 from planner.traffic.rules import Rule
 from planner.traffic.schema import BURST, LENGTHS, RATES, TAIL, Counts, Kind, Manifest, iso_utc
 from planner.traffic.sums.azure_monitor import AzureMonitor
@@ -24,9 +27,6 @@ from planner.traffic.sums.openai import OpenAi
 from planner.traffic.sums.table import Sums, SumsReader, added
 from planner.traffic.times import check_span
 from planner.traffic.types import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from planner.traffic.ingest import Order
 
 MINUTE_S = 60
 READERS: tuple[SumsReader, ...] = (OpenAi(), AzureMonitor(), LITELLM_DAILY, OPENROUTER_ACTIVITY)
@@ -77,13 +77,13 @@ SOURCES: tuple[SumsSource, ...] = tuple(SumsSource(one) for one in READERS)
 
 def means_of(canonical: Canonical, model: str) -> dict[str, float]:
     """Requests of a model, its arrivals per second, and its mean lengths in tokens, from the sums alone."""
-    rows = canonical.rates.filter(pc.equal(canonical.rates["model"], model))
+    rows = of_model(canonical.rates, model)
     n, prompt, output = (int(pc.sum(rows[name]).as_py() or 0) for name in ("n", "sum_prompt", "sum_output"))
     manifest = canonical.manifest
     requests = manifest.models[model]
     return {
         "requests": requests,
-        "offered_rate_per_s": n * 1e6 / (manifest.window_end_us - manifest.window_start_us),
+        "offered_rate_per_s": n / manifest.window.seconds,
         "mean_prompt_tokens": prompt / max(requests, 1),
         "mean_output_tokens": output / max(requests, 1),
     }
@@ -98,7 +98,7 @@ def _chosen(order: Order, rows: Sequence[Sums]) -> list[Sums]:
         If none is left, or two spans of one model overlap.
     """
     where = ", ".join(path.name for path in order.files[:3])
-    aliases = {alias.alias: alias.weights for alias in order.aliases}
+    aliases = alias_map(order.aliases)
     named = [replace(row, model=aliases.get(row.model, row.model) or order.model or "default") for row in rows]
     low = 0 if order.since_us is None else order.since_us / 1e6
     high = np.inf if order.until_us is None else order.until_us / 1e6
@@ -133,26 +133,19 @@ def _canonical(order: Order, source: str, rows: Sequence[Sums]) -> Canonical:
             kind=Kind.SUMS,
             source=source,
             files=sorted(path.name for path in order.files),
-            files_sha256=digest(sorted(order.files)),
+            files_sha256=digest(sorted(order.files, key=str)),
             models={model: sum(row.n for row in of_model) for model, of_model in sorted(by_model.items())},
             window_start_us=start_s * 1_000_000,
             window_end_us=end_s * 1_000_000,
             ts_resolution_ms=width_s * 1000,
-            filters_applied=[
-                *([f"model = {order.model}"] if order.model else []),
-                *(
-                    f"{w} {iso_utc(us)}"
-                    for w, us in (("since", order.since_us), ("until", order.until_us))
-                    if us is not None
-                ),
-            ],
+            filters_applied=order.filters(),
             counts=Counts(
                 rows_read=kept + failed,
                 kept=kept,
                 offered=kept + failed,
                 dropped_by_reason={Rule.FAILED.value: failed} if failed else {},
             ),
-            alias_map={alias.alias: alias.weights for alias in order.aliases},
+            alias_map=alias_map(order.aliases),
             alias_map_version=order.alias_version,
             bucket_scheme={"base": 2, "per_octave": PER_OCTAVE},
             remarks=[SUMS_ONLY, *_spread(width_s)],
@@ -197,7 +190,7 @@ def _spread_over(times: FloatArray, upto: IntArray, values: IntArray, bounds: Fl
     rising[0::2] -= values  # each span's start holds what came before it
     at = np.interp(bounds, times, rising)
     at[-1] = rising[-1]
-    return np.diff(np.floor(at + 0.5)).astype(np.int64)
+    return whole_growth(at).astype(np.int64)
 
 
 def _minutes(low: float, high: float) -> FloatArray:

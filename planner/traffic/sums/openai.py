@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from planner.errors import Problems
 from planner.traffic.documents import Peek, json_objects
 from planner.traffic.readers.columns import OptionValue
+from planner.traffic.storage.files import LogFile
 from planner.traffic.sums.table import Sums, count_of
 
 
@@ -26,7 +26,7 @@ class OpenAi:
         """By the members of a bucket."""
         return {"start_time", "end_time", "results"} <= peek.keys and "input_tokens" in peek.text
 
-    def read(self, path: Path, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
+    def read(self, path: LogFile, options: Mapping[str, OptionValue]) -> Iterator[Sums]:
         """Every result of every bucket."""
         problems = Problems()
         found = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Protocol
 
 from planner.errors import Problems
 from planner.traffic.documents import Peek
 from planner.traffic.readers.columns import OptionValue
+from planner.traffic.storage.files import LogFile
 
 DAY_S = 86_400
 MOST = 1 << 53
@@ -52,7 +52,7 @@ class SumsReader(Protocol):
     def claims(self, peek: Peek) -> bool:
         """Whether a file that starts like this is such a report."""
 
-    def read(self, path: Path, options: Mapping[str, OptionValue]) -> Iterable[Sums]:
+    def read(self, path: LogFile, options: Mapping[str, OptionValue]) -> Iterable[Sums]:
         """Every row of a file.
 
         Raises

@@ -21,10 +21,10 @@ _DENSE_SECONDS = 8
 
 
 _FEW_ROWS = 20_000
-_SPARE_BITS = 3
-"""A hash table has about eight slots per key."""
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-"""Multiplicative hashing: the highest bits of the product with an odd number near 2^64 / the golden ratio."""
+_SPARE_BITS = 2
+"""A hash table has about four slots per key."""
+_ODDS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+"""Multiplicative hashing: the highest bits of the product with a large odd number."""
 
 
 @dataclass(frozen=True)
@@ -235,16 +235,25 @@ class Bursts:
 
 
 def _perhaps_equal(key: Column) -> Column:
-    """Places of all keys that occur more than once, and of some others: those that share a slot of a hash table."""
-    if len(key) < _FEW_ROWS:
-        return np.arange(len(key))
+    """Places of all keys that occur more than once, and of a few others: those that share slots of hash tables."""
+    places = np.arange(len(key))
+    for odd in _ODDS:
+        if len(places) < _FEW_ROWS:
+            break
+        places = places[_sharing(key[places], odd)]
+    return places
+
+
+def _sharing(key: Column, odd: np.uint64) -> Column:
+    """Places of the keys that share their slot of a hash table with another."""
     bits = len(key).bit_length() + _SPARE_BITS
-    slot = (key.view(np.uint64) * _ODD >> np.uint64(64 - bits)).view(np.int64)
+    slot = (key.view(np.uint64) * odd >> np.uint64(64 - bits)).view(np.int64)
     counts = np.zeros(1 << bits, dtype=np.uint8)
     np.add.at(counts, slot, np.uint8(1))
-    if int(counts.sum()) != len(key):  # more than 255 in one slot: the count went round
+    shared = np.flatnonzero(counts.take(slot) != 1)
+    if np.count_nonzero(counts == 1) != len(key) - len(shared):  # more than 255 in one slot: the count went round
         return np.arange(len(key))
-    return np.flatnonzero(counts.take(slot) != 1)
+    return shared
 
 
 def _seconds(model: Column, second: Column) -> Counts:

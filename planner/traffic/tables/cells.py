@@ -12,15 +12,15 @@ from planner.traffic.tables.rows import Column, Names, Rows
 BUCKETS = len(EDGES)
 _EDGES = np.asarray(EDGES, dtype=np.int64)
 _TABLE_TOKENS = 1 << 20
-_TABLE = np.searchsorted(_EDGES, np.arange(_TABLE_TOKENS), side="right").astype(np.uint8) - np.uint8(1)
+_TABLE = np.repeat(np.arange(BUCKETS - 1, dtype=np.uint8), np.diff(np.minimum(_EDGES, _TABLE_TOKENS)))
 """Bucket of every length that is met often."""
-_MOST_LOOKUPS = 50_000_000
-"""Keys above this are looked up by search rather than in a table of 4 bytes each."""
+_MOST_LOOKUPS = 25_000_000
+"""Keys above this are looked up by search rather than in a table of 8 bytes each."""
 _HALF = 32
-_EXACT = 2.0**52
-"""Far enough below 2^53 that rounding in the bound itself does not matter."""
+_EXACT, _HALF_FULL = 1 << 62, 1 << 31
 SUMS = ("n", "sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo")
 PRODUCTS = ("sum_pp", "sum_po", "sum_oo")
+_RECENT = 2 + len(PRODUCTS)
 MAXIMA = ("max_prompt", "max_output", "max_total")
 
 
@@ -34,50 +34,53 @@ def bucket(tokens: Column) -> Column:
 class CellSums:
     """Exact whole-number sums and maxima of each cell that occurs.
 
-    A cell is named by ``(pair * BUCKETS + prompt bucket) * BUCKETS + output bucket``. Batches are summed in doubles as
-    long as these hold whole numbers exactly, and then moved to whole numbers of 64 bits in two halves, so that neither
-    the order of rows nor their number shows.
+    A cell is named by ``(pair * BUCKETS + prompt bucket) * BUCKETS + output bucket``. Batches are summed in whole
+    numbers of 64 bits as long as these suffice, and then moved to two halves, so that neither the order of rows nor
+    their number shows.
     """
 
     def __init__(self) -> None:
-        self._lookup = np.full(0, -1, dtype=np.int32)
+        self._lookup = np.full(0, -1, dtype=np.int64)
         self._searched = False
         self._keys = np.empty(0, dtype=np.int64)
         """By slot."""
-        self._recent = np.zeros((len(SUMS), 0))
-        """Sums below 2^53."""
+        self._recent = np.zeros((_RECENT, 0), dtype=np.int64)
+        """Number and prompts in the halves of one whole number, outputs and cached in those of another; squares."""
         self._low = np.zeros((len(SUMS), 0), dtype=np.int64)
         self._high = np.zeros((len(SUMS), 0), dtype=np.int64)
         """In units of 2^32."""
         self._maxima = np.zeros((len(MAXIMA), 0), dtype=np.int32)
-        self._bound = 0.0
-        """No recent sum is above this."""
+        self._half_bound = self._bound = 0
+        """No recent sum in a half is above the first, and none of products above the second."""
 
     def add(self, rows: Rows) -> None:
         """Add kept rows."""
         if not len(rows):
             return
-        prompt, output = rows.prompt.astype(np.float64), rows.output.astype(np.float64)
-        squares = prompt * prompt, output * output
-        added = sum(float(square.sum()) for square in squares) + len(rows)
-        if added >= _EXACT and len(rows) > 1:
+        most = max(int(rows.prompt.max()), int(rows.output.max()), int(rows.cached.max()), 1)
+        added = len(rows) * most * most
+        tokens = sum((int(part.sum(dtype=np.int64)) for part in (rows.prompt, rows.output, rows.cached)), len(rows))
+        if (added >= _EXACT or tokens >= _HALF_FULL) and len(rows) > 1:
             half = len(rows) // 2
             self.add(rows.take(slice(half)))
             self.add(rows.take(slice(half, None)))
             return
         slot = self._slots(_keys(rows))
-        if self._bound + added >= _EXACT:
+        if self._bound + added >= _EXACT or self._half_bound + tokens >= _HALF_FULL:
             self._carry()
         self._bound += added
-        used = len(self._keys)
-        self._recent[0, :used] += np.bincount(slot, minlength=used)
-        parts = (prompt, output, rows.cached, squares[0], prompt * output, squares[1])
-        for total, part in zip(self._recent[1:], parts, strict=True):
-            total[:used] += np.bincount(slot, part, minlength=used)
-        for most, part in zip(self._maxima, (rows.prompt, rows.output, rows.prompt + rows.output), strict=True):
-            larger = np.flatnonzero(part > most.take(slot))
+        self._half_bound += tokens
+        prompt, output, cached = (part.astype(np.int64) for part in (rows.prompt, rows.output, rows.cached))
+        # Two sums in one number: each pass over the rows costs as much as all arithmetic.
+        halves = prompt | (1 << _HALF), output << _HALF | cached
+        parts = (*halves, prompt * prompt, prompt * output, output * output)
+        # With one dimension and equal types `add.at` is as fast as `bincount`, and needs no array of all cells.
+        for total, part in zip(self._recent, parts, strict=True):
+            np.add.at(total, slot, part)
+        for largest, part in zip(self._maxima, (rows.prompt, rows.output, rows.prompt + rows.output), strict=True):
+            larger = np.flatnonzero(part > largest.take(slot))
             if len(larger):
-                np.maximum.at(most, slot[larger], part[larger])
+                np.maximum.at(largest, slot[larger], part[larger])
 
     def _slots(self, keys: Column) -> Column:
         """Slot of each key; a key that was not met before gets the next one."""
@@ -94,7 +97,7 @@ class CellSums:
             found[found < 0] = self._grow(unique[found < 0])
             return np.asarray(found[inverse])
         if top > len(self._lookup):
-            old, self._lookup = self._lookup, np.full(max(top, 2 * len(self._lookup)), -1, dtype=np.int32)
+            old, self._lookup = self._lookup, np.full(max(top, 2 * len(self._lookup)), -1, dtype=np.int64)
             self._lookup[: len(old)] = old
         slots = self._lookup.take(keys)
         unknown = np.flatnonzero(slots < 0)
@@ -117,11 +120,15 @@ class CellSums:
         return np.arange(first, used)
 
     def _carry(self) -> None:
-        self._low += self._recent.astype(np.int64)
+        high, low = self._recent >> _HALF, self._recent & ((1 << _HALF) - 1)
+        self._low[: len(SUMS) - len(PRODUCTS)] += (high[0], low[0], high[1], low[1])
+        # Low halves alone, as the sum of two whole numbers may be above 2^63.
+        self._low[-len(PRODUCTS) :] += low[2:]
+        self._high[-len(PRODUCTS) :] += high[2:]
         self._recent[:] = 0
         self._high += self._low >> _HALF
         self._low &= (1 << _HALF) - 1
-        self._bound = 0.0
+        self._half_bound = self._bound = 0
 
     def table(self, names: Names, period: str) -> pa.Table:
         """Rows of `LENGTHS` for one period, by model, class and bucket."""
@@ -162,9 +169,7 @@ class CellSums:
 
 
 def _keys(rows: Rows) -> Column:
-    key = rows.pair.astype(np.int64)
-    key *= BUCKETS
-    key += bucket(rows.prompt)
-    key *= BUCKETS
+    key = rows.pair * np.int64(BUCKETS * BUCKETS)
+    key += bucket(rows.prompt) * np.int32(BUCKETS)
     key += bucket(rows.output)
     return key

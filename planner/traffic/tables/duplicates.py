@@ -24,8 +24,8 @@ def mark_duplicates(spool: Spool, names: Names) -> Column:
     """Give all but one of the rows of each request id the duplicate verdict; returns the places of the ones left.
 
     Of the rows that count as arrivals under one id, the one that counts is the one of the highest rank, then a kept
-    one before a failed one, then the earliest, then by model, length and class: no order of rows or files matters.
-    The ids are compared as 64-bit hashes.
+    one before a failed one, then the earliest, then by model, length, class and logical request: no order of rows or
+    files matters. The ids are compared as 64-bit hashes.
     """
     left = [np.empty(0, dtype=np.int64)]
     for places in _repeated(spool, "id_hash"):
@@ -35,6 +35,7 @@ def mark_duplicates(spool: Spool, names: Names) -> Column:
         keys = (
             rows["id_hash"], ~rows["rank"], rows["verdict"], rows["ts_us"], names.model_of_pair()[rows["pair"]],
             *lengths, names.class_of_pair()[rows["pair"]], rows["adjusted"],
+            np.where(rows["has_logical"], rows["logical_hash"], np.uint64(0)),
         )  # fmt: skip
         order = np.lexsort(keys[::-1])
         ids = rows["id_hash"][order]

@@ -32,7 +32,9 @@ class Hours:
 
     def take(self, places: Column | slice) -> Hours:
         """The rows at these places."""
-        return Hours(self.ts_us[places], self.model[places], self.offered[places], self.all_offered)
+        ts_us = self.ts_us[places]
+        offered = np.ones(len(ts_us), dtype=np.bool_) if self.all_offered else self.offered[places]
+        return Hours(ts_us, self.model[places], offered, self.all_offered)
 
     def arrivals(self) -> Hours:
         """The rows that count as arrivals."""
@@ -103,7 +105,7 @@ def _merged(source: _Source, chunks: list[Chunk]) -> Iterator[Hours]:
             continue
         waiting = rows.take(np.flatnonzero(~whole))
         if len(waiting.ts_us) < len(whole):
-            yield rows.take(whole)
+            yield rows.take(np.flatnonzero(whole))
     if len(waiting.ts_us):
         yield waiting
 

@@ -52,10 +52,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Rows:
-    """Judged rows; see `planner.traffic.readers.base.JUDGED`."""
+    """Judged rows; see `planner.traffic.readers.judge.JUDGED`."""
 
     pair: Column
-    """`Names.code`, int32."""
+    """`Names.code`, int64: what NumPy takes as an index without a copy."""
     ts_us: Column
     """Int64; meaningless where the verdict says that there is no good time stamp."""
     prompt: Column
@@ -91,6 +91,12 @@ class Rows:
             return self
         places = np.flatnonzero(self.verdict == KEPT)
         return self if len(places) == len(self) else self.take(places)
+
+    def lost(self) -> Rows:
+        """The arrivals that are not kept."""
+        if self.verdict is None:
+            return self.take(slice(0))
+        return self.take(np.flatnonzero(OFFERED[self.verdict] & (self.verdict != KEPT)))
 
     def offered(self) -> Rows:
         """The rows that count as arrivals."""

@@ -20,7 +20,7 @@ import numpy as np
 from planner.errors import InputError, Problem
 from planner.traffic.tables.rows import KEPT, NO_RANK, TIMED, Column, Rows
 
-CORE = {"pair": np.int32, "ts_us": np.int64, "prompt": np.int32, "output": np.int32, "cached": np.int32}
+CORE = {"pair": np.int64, "ts_us": np.int64, "prompt": np.int32, "output": np.int32, "cached": np.int32}
 STATE = {"verdict": np.int16}
 IDENTITY = {
     "adjusted": np.uint16, "has_id": np.bool_, "id_hash": np.uint64, "rank": np.int64, "has_logical": np.bool_,

@@ -139,11 +139,13 @@ def _spark(backend: Backend, url: str) -> Any:
     elif url:
         builder = builder.master(url)
     if url.startswith("local"):
-        builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
+        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     session = builder.getOrCreate()
     if not url.startswith("sc://"):
         session.sparkContext.setLogLevel("ERROR")
+    if url.startswith("local"):
+        session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
     session.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     return ibis.pyspark.connect(session)
 
@@ -185,12 +187,11 @@ def kept_rows(backend: Backend, connection: Any, rows: Any) -> Iterator[Any]:
     """The judged rows for the length of the block: computed once, where the backend keeps them for its session."""
     if not backend.keeps_rows:
         yield rows
-    elif backend.name == "duckdb":
+    elif backend.name == "duckdb":  # what `cache` made there cannot be released (Ibis 12.0)
         yield connection.create_table(f"planner_judged_{uuid.uuid4().hex}", rows, temp=True)
     else:
         held = rows.cache()
         try:
-            # What Spark computed never to be null must unite with what may be.
-            yield held.cast({name: kind(nullable=True) for name, kind in held.schema().items()})
+            yield held
         finally:
             held.release()

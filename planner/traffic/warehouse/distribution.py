@@ -16,7 +16,8 @@ from planner.traffic.rules import TREATMENTS, Rule
 from planner.traffic.schema import Counts, Manifest, iso_utc
 from planner.traffic.tables.definitions import Window
 from planner.traffic.warehouse import assemble
-from planner.traffic.warehouse.assemble import Answers
+from planner.traffic.warehouse.answers import Answers
+from planner.traffic.warehouse.bursts import bursts
 from planner.traffic.warehouse.order import TableOrder, table_name
 
 HASHED_REMARK = "files_sha256 is taken over the answers of the queries: the rows of the table were not read out"
@@ -38,7 +39,7 @@ def distribution(order: TableOrder, answers: Answers, used: Mapping[str, str]) -
     counts = assemble.counts(answers)
     if not counts.kept:
         raise InputError(nothing_left(order, answers))
-    check_models(assemble.models(answers))
+    check_models({*assemble.models(answers), *(row["model"] for row in answers.rows("rates"))})
     seen = assemble.window(answers)
     tells_cached = not _relative(order) and bool({"cached", "cached_beside"} & set(used))
     if seen.end_us - seen.start_us > LONGEST_WINDOW_US:
@@ -50,7 +51,7 @@ def distribution(order: TableOrder, answers: Answers, used: Mapping[str, str]) -
         lengths=assemble.lengths(answers),
         tail=assemble.tail(answers),
         rates=assemble.rates(answers),
-        burst=assemble.bursts(answers, seen),
+        burst=bursts(answers, seen),
         prefix=assemble.prefix(answers) if tells_cached else None,
     )
 

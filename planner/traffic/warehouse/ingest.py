@@ -9,12 +9,12 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.traffic.canonical import Canonical
+from planner.traffic.tables.rows import KEPT
 from planner.traffic.warehouse.address import asked
-from planner.traffic.warehouse.assemble import Answers, Row, plain_rows
+from planner.traffic.warehouse.answers import Answers, Row, plain_rows
 from planner.traffic.warehouse.backends import Backend, connected, find_backend, kept_rows, open_table
 from planner.traffic.warehouse.distribution import distribution, nothing_left
 from planner.traffic.warehouse.order import TableOrder, check
-from planner.traffic.warehouse.verdicts import KEPT
 
 Asking = Callable[[str], None]
 
@@ -52,16 +52,11 @@ def _answers(order: TableOrder, backend: Backend, connection: Any, asking: Askin
             found[name] = plain_rows(connection.to_pyarrow(query))
         return found[name]
 
-    with _failing(order, "verdicts"), ExitStack() as kept:
-
-        def keep(rows: Any) -> Any:
-            # On Spark rows that are held have other types than those before, so only the last ones are.
-            return rows if backend.name == "spark" else kept.enter_context(kept_rows(backend, connection, rows))
-
-        wanted = order.wanted()
-        held, columns = judged_rows(order.table, table, order.log_format, order.mapping, order.options, wanted, keep)
-        if backend.name == "spark":
-            held = kept.enter_context(kept_rows(backend, connection, held))
+    with ExitStack() as stack:
+        with _failing(order, "judged"):
+            wanted = order.wanted()
+            rows, columns = judged_rows(order.table, table, order.log_format, order.mapping, order.options, wanted)
+            held = stack.enter_context(kept_rows(backend, connection, rows))
         if not any(row["verdict"] == KEPT for row in ask("verdicts", queries.verdicts(held))):
             raise InputError(nothing_left(order, Answers(found)))
         at = queries.Span(None, None, None, order.since_us, order.until_us)
@@ -72,7 +67,7 @@ def _answers(order: TableOrder, backend: Backend, connection: Any, asking: Askin
         for name, query in queries.QUERIES.items():
             if name not in found:
                 ask(name, query(held, at))
-    return Answers(found), columns.roles.used()
+    return Answers(found), columns.used()
 
 
 def _failing(order: TableOrder, name: str) -> AbstractContextManager[None]:

@@ -1,11 +1,13 @@
 """From a table of a warehouse to judged rows: the rules of `planner.traffic.readers.judge` on typed columns.
 
-The rules have the same names, codes and order there and here; a test compares the two on the same dirty rows.
+The rules have the same names, codes and order there and here; tests compare the two on the same dirty rows. All roles
+of `planner.traffic.warehouse.table.ROLES` are supported; rules whose roles a table lacks cost nothing, and the two that
+look at several rows (`planner.traffic.warehouse.repeats`) sort by id only where an id is mapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ibis
@@ -19,21 +21,19 @@ from planner.traffic.readers.said import CLASS_PATTERN, LONGEST_REQUEST_S, NO_CL
 from planner.traffic.readers.words import CACHE_HIT, TRUE
 from planner.traffic.rules import BITS, CODES, Adjustment, Rule
 from planner.traffic.schema import DEFAULT_CLASS
-from planner.traffic.warehouse.attempts import with_attempts
-from planner.traffic.warehouse.duplicates import without_duplicates
+from planner.traffic.tables.rows import KEPT
 from planner.traffic.warehouse.numbers import LARGEST, NONE, is_fraction, rounded
 from planner.traffic.warehouse.outcome import outcome
+from planner.traffic.warehouse.repeats import with_attempts, without_duplicates
 from planner.traffic.warehouse.table import TableColumns
 from planner.traffic.warehouse.values import TableValues
-from planner.traffic.warehouse.verdicts import KEPT
 
 SMALL = ("model", "traffic_class", "ts_us", "prompt", "output", "cached", "verdict", "adjusted")
 """What is left of a row once duplicates are told."""
 LARGEST_TO_SCALE = 9e15
-Keep = Callable[[Any], Any]
 
 
-def judged(table: Any, columns: TableColumns, wanted: Wanted, keep: Keep = lambda rows: rows) -> Any:
+def judged(table: Any, columns: TableColumns, wanted: Wanted) -> Any:
     """Every row of the table in a few columns, with the code of the rule that dropped it.
 
     Parameters
@@ -44,8 +44,6 @@ def judged(table: Any, columns: TableColumns, wanted: Wanted, keep: Keep = lambd
         Which of its columns play which part.
     wanted
         Model, aliases, window and the meaning of the stamps.
-    keep
-        Called with rows that are read several times further on; may hold them.
 
     Returns
     -------
@@ -70,11 +68,10 @@ def judged(table: Any, columns: TableColumns, wanted: Wanted, keep: Keep = lambd
         cached=rounded(ibis.ifelse(kept, cached, 0.0)),
         adjusted=_adjusted(ruled, kept),
     )
-    small = keep(small)
     if columns.has("request_id"):
-        small = keep(without_duplicates(small))
+        small = without_duplicates(small)
     if columns.has("logical_id"):
-        small = keep(with_attempts(small))
+        small = with_attempts(small)
     return small.select(*SMALL)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import ibis
 
-from planner.traffic.buckets import EDGES
+from planner.traffic.warehouse.cells import OCTAVES, STEPS
 
 NUMBER = r"^[+-]?([0-9]{1,30}([.][0-9]{0,30})?|[.][0-9]{1,30})([eE][+-]?[0-9]{1,2})?$"
 """Texts that every engine reads as the same finite number."""
@@ -24,16 +24,16 @@ def start_of(value: Any, step: int) -> Any:
     return value - value % step
 
 
-def lower_edge(tokens: Any) -> Any:
-    """Lower edge of the bucket of a token count: `planner.traffic.buckets.lower_edge` as a binary search in SQL."""
+def octave(tokens: Any) -> Any:
+    """The largest power of two that is not above a token count; 0 for none."""
+    return ibis.cases(*((tokens >= power, power) for power in reversed(OCTAVES)), else_=0).cast("int64")
 
-    def search(low: int, high: int) -> Any:
-        if high - low == 1:
-            return ibis.literal(EDGES[low], type="int64")
-        middle = (low + high) // 2
-        return ibis.ifelse(tokens < EDGES[middle], search(low, middle), search(middle, high))
 
-    return search(0, len(EDGES) - 1)
+def step(tokens: Any, power: Any) -> Any:
+    """The place of a token count among the buckets of its octave, which starts at ``power``."""
+    scaled = tokens * STEPS[0]
+    tests = ((scaled >= power * least, place) for place, least in reversed(list(enumerate(STEPS))[1:]))
+    return ibis.ifelse(power == 0, 0, ibis.cases(*tests, else_=0)).cast("int64")
 
 
 def trimmed(column: Any) -> Any:

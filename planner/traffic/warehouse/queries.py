@@ -15,9 +15,9 @@ import ibis
 from planner.traffic.measure import MARGIN_US
 from planner.traffic.rules import CODES, Rule
 from planner.traffic.tables.definitions import BELOW_CAP_RATIO, BLOCK_S, PEAK_SHARE, SCALES_S, TAIL_SIZE
-from planner.traffic.tables.rows import TIMELESS
-from planner.traffic.warehouse.numbers import lower_edge, start_of
-from planner.traffic.warehouse.verdicts import KEPT, OFFERED
+from planner.traffic.tables.rows import KEPT, TIMELESS
+from planner.traffic.warehouse.numbers import octave, start_of, step
+from planner.traffic.warehouse.repeats import OFFERED
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -83,7 +83,7 @@ def gaps(rows: Any, at: Span) -> Any:
     seen = _clocked(rows, at)
     since = seen.ts_us - at.start_us
     busy = seen.filter((since >= at.busiest_us) & (since < at.busiest_us + BLOCK_US))
-    stamps = busy.select("ts_us").distinct()
+    stamps = busy.group_by("ts_us").aggregate(n=_count)
     stamps = stamps.order_by(stamps.ts_us).limit(MOST_STAMPS)
     before = stamps.ts_us.lag().over(ibis.window(order_by=stamps.ts_us))
     found = stamps.mutate(gap_us=stamps.ts_us - before)
@@ -125,14 +125,13 @@ def _peak_minutes(rows: Any) -> Any:
 
 def _cells(kept: Any) -> Any:
     wide = "decimal(38, 0)"
-    keys = {
-        "model": kept.model,
-        "traffic_class": kept.traffic_class,
-        "busy": kept.busy,
-        "prompt_lo": lower_edge(kept.prompt),
-        "output_lo": lower_edge(kept.output),
-    }
-    return kept.group_by(**keys).aggregate(
+    # In two selects, so that the text of the octaves does not stand in that of the steps as often as it is used.
+    kept = kept.mutate(prompt_octave=octave(kept.prompt), output_octave=octave(kept.output))
+    kept = kept.mutate(
+        prompt_step=step(kept.prompt, kept.prompt_octave), output_step=step(kept.output, kept.output_octave)
+    )
+    keys = ("model", "traffic_class", "busy", "prompt_octave", "prompt_step", "output_octave", "output_step")
+    return kept.group_by(*keys).aggregate(
         n=_count,
         sum_prompt=lambda r: r.prompt.sum(),
         sum_output=lambda r: r.output.sum(),

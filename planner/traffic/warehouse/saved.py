@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from planner.errors import InputError, Problem, Problems
 from planner.traffic.disk import usable
-from planner.traffic.warehouse.assemble import Answers, Row
+from planner.traffic.warehouse.answers import Answers, Row
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "verdicts": ("model", "verdict", "adjusted", "n"),
@@ -21,8 +21,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "gaps": ("gap_us", "n"),
     "rates": ("model", "minute_us", "n", "kept", "sum_prompt", "sum_output", "sum_cached"),
     "lengths": (
-        "model", "traffic_class", "busy", "prompt_lo", "output_lo", "n", "sum_prompt", "sum_output", "sum_cached",
-        "sum_pp", "sum_po", "sum_oo", "max_prompt", "max_output", "max_total",
+        "model", "traffic_class", "busy", "prompt_octave", "prompt_step", "output_octave", "output_step", "n",
+        "sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo", "max_prompt", "max_output", "max_total",
     ),
     "tail": ("model", "prompt", "output", "n"),
     "caps": ("model", "tokens", "n", "side"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ibis
+import sqlglot
 
 from planner.errors import InputError, Problem
 from planner.traffic.readers.columns import OptionValue, TimeKind, Wanted
@@ -15,6 +16,8 @@ from planner.traffic.warehouse.backends import Backend
 from planner.traffic.warehouse.formats import judged_rows
 from planner.traffic.warehouse.table import COUNTS, MOMENTS, named_columns
 
+JUDGED = "planner_judged"
+"""Name of the judged rows within a statement."""
 CAST_TO_TEXT = "uuid"
 """A type whose values Ibis casts to text wherever they are read as text."""
 
@@ -40,18 +43,32 @@ def statements(
 ) -> tuple[Statement, ...]:
     """One statement per small table; each stands for itself and they may run in any order.
 
+    Each begins with the judged rows, so that nobody needs the right to make a table or a view.
+
     Raises
     ------
     InputError
         If the table does not fit, or Ibis cannot write a query in this dialect.
     """
     rows, _ = judged_rows(where, table, log_format, mapping, options, wanted)
-    at = queries.as_subqueries(rows, wanted.since_us, wanted.until_us)
-    return tuple(Statement(name, _text(backend, query(rows, at))) for name, query in queries.QUERIES.items())
+    held = ibis.table(rows.schema(), name=JUDGED)
+    at = queries.as_subqueries(held, wanted.since_us, wanted.until_us)
+    judged = _text(backend, rows)
+    return tuple(
+        Statement(name, _together(backend, judged, _text(backend, query(held, at))))
+        for name, query in queries.QUERIES.items()
+    )
 
 
 def _text(backend: Backend, query: Any) -> str:
-    text = str(ibis.to_sql(query, dialect=backend.dialect))
+    return str(ibis.to_sql(query, dialect=backend.dialect))
+
+
+def _together(backend: Backend, judged: str, query: str) -> str:
+    """The query with the judged rows in front of it, once, however often it reads them."""
+    name = sqlglot.exp.to_identifier(JUDGED, quoted=True).sql(dialect=backend.dialect)
+    further, _, rest = query.partition("WITH ")
+    text = f"WITH {name} AS (\n{judged}\n)" + (f"\n{query}" if further else f",\n{rest}")
     # Ibis sets this for its own connections: without it, what a join does not find is 0 or '' instead of null.
     return f"{text}\nSETTINGS join_use_nulls = 1" if backend.name == "clickhouse" else text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import Problems
@@ -12,8 +12,15 @@ from planner.traffic.privacy import HASHED, IDENTIFIERS, STORED, is_private
 from planner.traffic.readers.columns import Columns, OptionValue, Stamps, TimeKind
 from planner.traffic.readers.litellm import COLUMNS as LITELLM
 
-ROLES = tuple(f.name for f in fields(Columns) if f.name != "sampling")
-"""Parts that a column of a table can play; the share of requests that a log keeps is given as ``--sampling``."""
+ROLES = (
+    "timestamp", "prompt", "output", "model", "fallback_model", "cached", "cached_beside", "reasoning_beside",
+    "request_id", "version", "status", "error", "cache_hit", "operation", "traffic_class", "duration", "completion",
+    "aborted", "logical_id", "choices",
+)  # fmt: skip
+"""Parts that a column of a table can play, with the rules that belong to them; any other one is refused.
+
+All of `planner.traffic.readers.columns.Columns` but ``sampling``: the share that a table holds is ``--sampling``.
+"""
 NEEDED = ("timestamp", "prompt", "output")
 COUNTS = ("prompt", "output", "cached", "cached_beside", "reasoning_beside", "duration", "choices")
 MOMENTS = ("timestamp", "completion")
@@ -33,6 +40,12 @@ class TableColumns:
     """See `planner.traffic.readers.columns.TableFile.generations`."""
     duration_unit_s: float = 1.0
     stamps: Stamps = Stamps.ARRIVAL
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """See `Shape.beside`."""
+
+    def used(self) -> dict[str, str]:
+        """What each column that is read is for, and its name."""
+        return {**self.roles.used(), **self.beside}
 
     def has(self, role: str) -> bool:
         """Whether the table has a column for the role."""
@@ -49,6 +62,8 @@ class Shape:
 
     named: Mapping[str, str] = field(default_factory=dict)
     """Role to column."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Further columns that the format reads to fill a role."""
     generations: tuple[str, ...] = ()
     duration_unit_s: float = 1.0
     stamps: Stamps = Stamps.ARRIVAL
@@ -100,7 +115,8 @@ def table_columns(
         _check_kind(problems, where, role, name, schema[name])
     time = _time_kind(problems, kinds, options)
     problems.raise_if_any()
-    return TableColumns(Columns(**found), kinds, time, shape.generations, shape.duration_unit_s, shape.stamps)
+    said = (shape.generations, shape.duration_unit_s, shape.stamps, shape.beside)
+    return TableColumns(Columns(**found), kinds, time, *said)
 
 
 def mapped(names: Mapping[str, Any], mapping: Mapping[str, str]) -> Shape:
@@ -153,14 +169,7 @@ def _check_kind(problems: Problems, where: str, role: str, name: str, data_type:
     elif role in NAMES:
         allowed = ("text", *numbers)
     if kind not in allowed:
-        words = {
-            "text": "text",
-            "truth": "yes/no",
-            "whole": "whole numbers",
-            "real": "numbers",
-            "moment": "time stamps",
-        }
-        wanted = ", ".join(words[k] for k in allowed)
+        wanted = ", ".join(WORDS[k] for k in allowed)
         problems.add(where, f"is {data_type}, but {role} must be one of: {wanted}", view, field=name)
     elif _suspect(role, name, kind):
         what = f"may hold text or say who asked, so it is not read (for {role})"

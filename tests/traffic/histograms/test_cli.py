@@ -46,6 +46,7 @@ def test_metrics_are_told_from_logs_and_reported(
         "must be stated if they matter (option idc)",
         "measured live tokens (vllm_kv_cache_usage_perc, 1 replica): mean 4,000",
         "mean of the squared prompts is a guess",
+        "the largest is one too, and may be",
     ):
         assert words in printed
     assert read(tmp_path / "out").manifest.kind == "marginals"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.traffic.histograms.counters import gaps_of, scrape_interval_s, undo_restarts, whole_growth, without_repeats
+from planner.traffic.grid import whole_growth
+from planner.traffic.histograms.counters import gaps_of, scrape_interval_s, undo_restarts, without_repeats
 
 TIMES = np.arange(6) * 15.0
 

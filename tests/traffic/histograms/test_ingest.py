@@ -12,6 +12,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.traffic import law
+from planner.traffic.burstiness import unmeasured
 from planner.traffic.canonical import Canonical, read, write
 from planner.traffic.ingest import Order, ingest, log_files
 from planner.traffic.readers.columns import Alias
@@ -125,7 +126,7 @@ def test_bursts_finer_than_ten_scrapes_are_unknown(canonical: Canonical, trace: 
     assert burst[300]["resolution_ok"]
     assert burst[300]["idc"] == pytest.approx(counts.var(ddof=1) / counts.mean(), rel=1e-6)
     assert any("bursts at 1 s, 5 s, 15 s, 60 s are not known" in remark for remark in canonical.manifest.remarks)
-    assert law.unmeasured(traffic_of(canonical).burst)["the clock of the log is too coarse"] == [1, 5, 15, 60]
+    assert unmeasured(traffic_of(canonical).burst)["the clock of the log is too coarse"] == [1, 5, 15, 60]
 
 
 def test_the_tail_is_the_largest_possible_total(canonical: Canonical) -> None:

@@ -9,7 +9,7 @@ import pytest
 from planner.errors import InputError
 from planner.traffic.canonical import Canonical
 from planner.traffic.ingest import Order, ingest
-from planner.traffic.readers.head import leading_values
+from planner.traffic.readers.json_start import leading_values
 
 DATA = Path(__file__).parents[2] / "data" / "traffic" / "otel"
 START_NS = 1_788_445_327_113_000_000

@@ -59,6 +59,9 @@ def test_a_table_is_ingested_and_the_printed_sql_run_by_hand_gives_the_same(tabl
     assert_same(by_hand, asked)
     assert by_hand.manifest.files_sha256 == asked.manifest.files_sha256
 
+    message = refused("--backend", "duckdb", "requests", "--from-tables", answers, "-o", tmp_path / "no")
+    assert "needs to know which columns were read" in message
+
     (answers / "tail.csv").unlink()
     (answers / "gaps.csv").write_text("gap_us,n\n1.5,2\n")
     (answers / "hours.csv").write_text("hour_us\n1\n")

@@ -5,6 +5,7 @@ After a change that is meant: ``python -m tests.traffic.warehouse.test_sql`` wri
 
 from __future__ import annotations
 
+import bisect
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from planner.traffic.warehouse.queries import QUERIES
 from planner.traffic.warehouse.saved import COLUMNS
 from planner.traffic.warehouse.sql import Statement, assumed_table, statements
 
+SHORT = 400
+"""A beginning that is shared is left out where it has more characters."""
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 DIALECTS = ("bigquery", "clickhouse", "databricks", "postgres", "snowflake", "trino")
 MAPPING = {
@@ -37,8 +40,21 @@ def written(backend: str) -> tuple[Statement, ...]:
 
 
 def as_text(found: tuple[Statement, ...]) -> str:
-    """Without line breaks inside a query: the buckets alone would be thousands of lines."""
-    return "\n\n".join(f"-- {s.name}\n{' '.join(s.text.split())};" for s in found) + "\n"
+    """The statements without line breaks; the judged rows, with which most begin, stand there once."""
+    texts = [" ".join(statement.text.split()) for statement in found]
+    blocks = []
+    for place, (statement, text) in enumerate(zip(found, texts, strict=True)):
+        earlier = zip(found[:place], texts[:place], strict=True)
+        alike = {_alike(text, other): one.name for one, other in earlier}
+        shared = max(alike, default=0)
+        start = f"[{shared} characters as in {alike[shared]}]" if shared > SHORT else ""
+        blocks.append(f"-- {statement.name}\n{start}{text[shared if start else 0 :]};\n")
+    return "\n".join(blocks)
+
+
+def _alike(one: str, other: str) -> int:
+    """Characters with which both begin."""
+    return bisect.bisect_left(range(min(len(one), len(other))), True, key=lambda n: one[: n + 1] != other[: n + 1])
 
 
 @pytest.fixture(scope="module", params=DIALECTS)

@@ -99,6 +99,15 @@ def of_model(table: pa.Table, model: str) -> pa.Table:
     return table.filter(pc.equal(table["model"], model))
 
 
+def with_model(table: pa.Table, model: str, rows: pa.Table) -> pa.Table:
+    """The table with the rows of a model replaced, in their place."""
+    names = table["model"].to_pylist()
+    if model not in names:
+        return table
+    at = names.index(model)
+    return pa.concat_tables([table.slice(0, at), rows, table.slice(at + names.count(model))]).combine_chunks()
+
+
 def renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
     """The table with models renamed."""
     models = pa.array([names.get(model, model) for model in table["model"].to_pylist()], type=pa.string())
