@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
 from planner.errors import InputError, Problem
+from planner.json_text import Placed, objects_in
 from planner.traffic.disk import usable
 from planner.traffic.storage.files import LogFile, RemoteFile, gunzipped, stream_of
 
@@ -95,7 +95,7 @@ def _stream(path: LogFile) -> IO[bytes]:
     return gunzipped(path) if path.suffix == ".gz" else stream_of(path)
 
 
-def json_objects(path: LogFile) -> Iterator[tuple[str, Mapping[str, object]]]:
+def json_objects(path: LogFile) -> Iterator[Placed]:
     """Objects of a JSON document, of a list in it, or of JSON lines, each with its place.
 
     Raises
@@ -103,40 +103,4 @@ def json_objects(path: LogFile) -> Iterator[tuple[str, Mapping[str, object]]]:
     InputError
         If it is no JSON, or holds anything else than objects.
     """
-    text = text_of(path)
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
-            raise _broken(path, error, error.lineno) from None
-        yield from _lines(path, text)
-        return
-    except (RecursionError, ValueError):
-        raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN)) from None
-    for number, item in enumerate(document if isinstance(document, list) else [document], start=1):
-        yield _as_object(path, f"entry {number}" if isinstance(document, list) else "", item)
-
-
-def _lines(path: LogFile, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield _as_object(path, f"line {number}", json.loads(line))
-        except json.JSONDecodeError as error:
-            raise _broken(path, error, number) from None
-        except (RecursionError, ValueError):
-            raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN, row=str(number))) from None
-
-
-def _as_object(path: LogFile, entry: str, item: object) -> tuple[str, Mapping[str, object]]:
-    if not isinstance(item, dict):
-        message = f"holds a {type(item).__name__} where an object is expected"
-        raise InputError(Problem(str(path), message, AGAIN, row=entry))
-    return (f"{path}, {entry}" if entry else str(path)), item
-
-
-def _broken(path: LogFile, error: json.JSONDecodeError, line: int) -> InputError:
-    ends = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-    message = "ends in the middle: the file is cut off" if ends else f"is no JSON: {error.msg}"
-    return InputError(Problem(str(path), message, AGAIN, row=str(line)))
+    return objects_in(str(path), text_of(path), "an object", AGAIN)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from planner.errors import InputError, Problem
+from planner.json_text import Placed, objects_in
 from planner.speed.load_tests.types import Head
 
 HEAD_BYTES = 1 << 17
@@ -41,7 +41,7 @@ def head_of(path: Path) -> Head:
     return Head(text, frozenset(_KEY.findall(text)))
 
 
-def json_objects(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def json_objects(path: Path) -> Iterator[Placed]:
     """Objects of a JSON document, of a list in it, or of JSON lines, each with its place.
 
     The tokens ``NaN`` and ``Infinity``, which Python's writers produce, are read; the fields say what becomes of them.
@@ -59,46 +59,4 @@ def json_objects(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror or error}")) from error
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), "is no UTF-8 text", "Save it as UTF-8")) from error
-    yield from _objects(path, text)
-
-
-def _objects(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
-            raise _broken(path, error) from error
-        yield from _lines(path, text)
-        return
-    except (RecursionError, ValueError) as error:
-        raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN)) from error
-    if isinstance(document, list):
-        for number, item in enumerate(document, start=1):
-            yield _as_object(path, f"entry {number}", item)
-    else:
-        yield _as_object(path, "", document)
-
-
-def _lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield _as_object(path, f"line {number}", json.loads(line))
-        except json.JSONDecodeError as error:
-            raise _broken(path, error, number) from error
-        except (RecursionError, ValueError) as error:
-            raise InputError(Problem(str(path), "is no JSON that can be read", AGAIN, row=str(number))) from error
-
-
-def _as_object(path: Path, entry: str, item: object) -> tuple[str, Mapping[str, object]]:
-    if not isinstance(item, dict):
-        message = f"holds a {type(item).__name__} where the result of a run is expected"
-        raise InputError(Problem(str(path), message, AGAIN, row=entry))
-    return (f"{path}, {entry}" if entry else str(path)), item
-
-
-def _broken(path: Path, error: json.JSONDecodeError, line: int | None = None) -> InputError:
-    ends = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-    message = "ends in the middle: the file is cut off" if ends else f"is no JSON: {error.msg}"
-    return InputError(Problem(str(path), message, AGAIN, row=str(line or error.lineno)))
+    yield from objects_in(str(path), text, "the result of a run", AGAIN)
