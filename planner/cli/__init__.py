@@ -16,7 +16,7 @@ from planner import __version__
 from planner.cli.lazy import lazy_group
 from planner.errors import InputError, PlannerError, Problem
 
-MANY = 3
+MANY = 10
 """From so many further places on, a problem names the first and the last."""
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 

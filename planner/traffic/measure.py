@@ -192,13 +192,13 @@ def lengths(read: Read, minutes: Minutes, spool: Spool) -> pa.Table:
 def _peak_cells(read: Read, minutes: Minutes, spool: Spool) -> CellSums:
     peak, cells = PeakMinutes(minutes, read.names.model_of_pair()), CellSums()
     for chunk in spool.chunks:
-        when = spool.read(chunk, ("ts_us", "pair"))
+        when = spool.read(chunk, ("pair", "ts_us"))
         inside = peak.holds(when["pair"], when["ts_us"])
         if not chunk.all_kept:
             inside &= spool.read(chunk, ("verdict",))["verdict"] == KEPT
         places = np.flatnonzero(inside)
         if len(places):
             tokens = spool.read(chunk, ("prompt", "output", "cached"))
-            prompt, output, cached = (column[places] for column in tokens.values())
-            cells.add(Rows(when["pair"][places], when["ts_us"][places], prompt, output, cached))
+            pair, ts_us, prompt, output, cached = (column.take(places) for column in (*when.values(), *tokens.values()))
+            cells.add(Rows(pair, ts_us, prompt, output, cached))
     return cells

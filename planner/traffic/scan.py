@@ -289,7 +289,7 @@ def _rows(columns: dict[str, pa.Array], pair: Column, places: Column | None, ver
 
     def chosen(name: str) -> Column:
         column = _raw(columns[name])
-        return column.copy() if places is None else column[places]
+        return column.copy() if places is None else column.take(places)
 
     def tokens(name: str) -> Column:
         return chosen(name).astype(np.int32, copy=False) if verdict is None else np.zeros(len(ts_us), dtype=np.int32)
@@ -299,7 +299,7 @@ def _rows(columns: dict[str, pa.Array], pair: Column, places: Column | None, ver
         columns, "logical_hash", "has_logical", places
     )
     return Rows(
-        pair=pair if places is None else pair[places],
+        pair=pair if places is None else pair.take(places),
         ts_us=ts_us,
         prompt=tokens("p"),
         output=tokens("o"),

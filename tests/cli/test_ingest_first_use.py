@@ -77,13 +77,13 @@ def test_daily_files_of_one_shape_are_one_problem(tmp_path: Path, planner: Run) 
 
 
 def test_what_is_wrong_with_many_files_is_said_once(tmp_path: Path, planner: Run) -> None:
-    for day in range(6):
-        (tmp_path / f"{day}.csv").write_text("when,in,out,user\n2026-07-01,1,1,ann\n")
+    for day in range(12):
+        (tmp_path / f"{day:02d}.csv").write_text("when,in,out,user\n2026-07-01,1,1,ann\n")
     mapping = "timestamp=when,prompt=in,output=out,model=user"
     code, _, err = planner("ingest", str(tmp_path), "-o", str(tmp_path / "out"), "--map", mapping)
     assert code == 2
     assert "(1 problem)" in err
-    assert "0.csv and 5 more, up to" in err
+    assert "00.csv and 11 more, up to" in err
     assert "it is not read for model" in err
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from planner.cli import main
+from tests.traffic.histograms.engine import answer as prometheus_answer
+from tests.traffic.histograms.test_engines import vllm
 
 TRACES = Path(__file__).parents[2] / "catalogs" / "example" / "traffic"
 CONV = str(TRACES / "AzureLLMInferenceTrace_conv.csv")
@@ -135,3 +137,15 @@ def test_a_log_too_short_for_bursts_names_the_option(monkeypatch, capsys, answer
     assert code == 2
     assert "--idc 3" in err
     assert answer(str(log), *ASKED, "--idc", "2")["dispersion"]["idc"] == 2
+
+
+def test_metrics_give_both_couplings(answer, tmp_path):
+    path = tmp_path / "vllm.json"
+    path.write_text(json.dumps(prometheus_answer(vllm())))
+    plain = answer(str(path), *ASKED, "--idc", "2")
+    found = plain["couplings"]
+    assert set(found) == {"comonotone", "countermonotone"}
+    assert found["countermonotone"]["mean_tokens"] < found["comonotone"]["mean_tokens"]
+    assert plain["mean_tokens"] == found["comonotone"]["mean_tokens"], "the larger one is planned for"
+    other = answer(str(path), *ASKED, "--idc", "2", "--coupling", "countermonotone")
+    assert other["mean_tokens"] == found["countermonotone"]["mean_tokens"]

@@ -99,7 +99,7 @@ def test_the_picture_is_refreshed_by_the_commands_beside_it(
     text = README[README.index("of the charts of traffic") :]
     ingest, show, copy = (
         [word.replace("/tmp", str(tmp_path)) for word in words]
-        for words in commands(text[: text.index("python -m tests")])
+        for words in commands(text[: text.index("Benchmarks run by hand")])
     )
     for words in (ingest, show):
         code, _, err = planner(*words[1:])

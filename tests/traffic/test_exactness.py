@@ -251,3 +251,19 @@ def test_cells_survive_the_change_to_searching(monkeypatch: pytest.MonkeyPatch) 
     for batch in rows:
         sums.add(batch)
     assert sums.table(names, "all")["n"].to_pylist() == [2, 2, 2]
+
+
+def test_cells_hold_sums_far_above_what_is_packed_at_a_time() -> None:
+    """Sums of lengths share a number of 64 bits until half of it is full; here each batch fills it many times."""
+    most = 9_999_999
+    length = np.full(3000, most, dtype=np.int32)
+    pair, ts_us = np.zeros(3000, dtype=np.int64), np.zeros(3000, dtype=np.int64)
+    names = Names()
+    names.code("m", "default")
+    sums = cells.CellSums()
+    for _ in range(40):
+        sums.add(Rows(pair, ts_us, length, length, length))
+    n, tokens, products = 120_000, 120_000 * most, float(120_000 * most * most)
+    (row,) = sums.table(names, "all").to_pylist()
+    assert [row[name] for name in cells.SUMS] == [n, tokens, tokens, tokens, products, products, products]
+    assert [row[name] for name in cells.MAXIMA] == [most, most, 2 * most]

@@ -45,7 +45,13 @@ def test_quantiles_over_weeks_by_hand() -> None:
     assert found.busiest_slot == 167
     assert season_of(_traffic(_weeks(4)), Clock(), 0.95).planning_rate_per_s == pytest.approx(167 * 4 / 60)
     assert "4 times" in found.caution
+    assert "chance" not in found.caution
     assert not season_of(_traffic(_weeks(8)), Clock()).caution
+
+
+def test_peaks_of_few_requests_are_called_chance() -> None:
+    found = season_of(_traffic(np.ones(8 * 168 * 60, dtype=np.int64)), Clock())
+    assert "hold 10 requests" in found.caution
 
 
 def test_the_busiest_ten_minutes_lie_above_the_mean_of_the_hour() -> None:

@@ -129,7 +129,7 @@ class Bursts:
         shared = _perhaps_equal(key)
         singles = by_model
         if len(shared):
-            key = np.sort(key[shared])
+            key = np.sort(key.take(shared))
             singles = singles - np.bincount(key % models, minlength=models)
             ends = np.flatnonzero(np.append(key[1:] != key[:-1], True))
             sizes = np.diff(ends, prepend=-1)
@@ -240,7 +240,7 @@ def _perhaps_equal(key: Column) -> Column:
     for odd in _ODDS:
         if len(places) < _FEW_ROWS:
             break
-        places = places[_sharing(key[places], odd)]
+        places = places.take(_sharing(key.take(places), odd))
     return places
 
 

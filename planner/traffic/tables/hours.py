@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.traffic.tables.definitions import BLOCK_US
-from planner.traffic.tables.rows import OFFERED, SEEN, Column
+from planner.traffic.tables.rows import OFFERED, SEEN, Column, taken
 from planner.traffic.tables.spool import Chunk, Spool, full_disk
 
 PART_ROWS = 3_000_000
@@ -32,13 +32,13 @@ class Hours:
 
     def take(self, places: Column | slice) -> Hours:
         """The rows at these places."""
-        ts_us = self.ts_us[places]
-        offered = np.ones(len(ts_us), dtype=np.bool_) if self.all_offered else self.offered[places]
-        return Hours(ts_us, self.model[places], offered, self.all_offered)
+        ts_us = taken(self.ts_us, places)
+        offered = np.ones(len(ts_us), dtype=np.bool_) if self.all_offered else taken(self.offered, places)
+        return Hours(ts_us, taken(self.model, places), offered, self.all_offered)
 
     def arrivals(self) -> Hours:
         """The rows that count as arrivals."""
-        return self if self.all_offered or self.offered.all() else self.take(self.offered)
+        return self if self.all_offered or self.offered.all() else self.take(np.flatnonzero(self.offered))
 
 
 def in_order(spool: Spool, model_of_pair: Column, span_us: tuple[int, int]) -> Iterator[Hours]:

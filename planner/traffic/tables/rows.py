@@ -50,6 +50,11 @@ class Names:
         return np.array([places[name] for _, name in self.pairs], dtype=np.int64)
 
 
+def taken(column: Column, places: Column | slice) -> Column:
+    """Part of a column; NumPy takes places twice as fast as it indexes with them."""
+    return column[places] if isinstance(places, slice) else column.take(places)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Judged rows; see `planner.traffic.readers.judge.JUDGED`."""
@@ -82,7 +87,9 @@ class Rows:
 
     def take(self, places: Column | slice) -> Rows:
         """The rows at these places."""
-        columns: dict[str, Any] = {name: None if value is None else value[places] for name, value in vars(self).items()}
+        columns: dict[str, Any] = {
+            name: None if value is None else taken(value, places) for name, value in vars(self).items()
+        }
         return Rows(**columns)
 
     def kept(self) -> Rows:
