@@ -1,14 +1,16 @@
 """The stretch of a log that a load is sized for, and how sure its rate is.
 
-*Stretch.* A log of at most an hour is one stretch. Of a longer log, every hour that starts on a multiple of five
-minutes is looked at; one is stationary when its twelve five-minute counts show neither slope nor hump: a parabola
-explains no more of them than chance would, given their own scatter about it (F test, 5 %), so that bursty traffic is
-allowed the scatter that it has. The busiest stationary hour is taken; the busiest hour, said to be none, where no hour
-passes.
+*Stretch.* A log of at most an hour is one stretch, and so is a longer one whose half hours differ no more than Poisson
+counts of one rate would (chi-square, 5 %): its busiest hour would be busy by chance alone. Of any other log, every hour
+that starts on a multiple of five minutes is looked at; one is stationary when its twelve five-minute counts show
+neither slope nor hump: a parabola explains no more of them than chance would, given their own scatter about it (F test,
+5 %), so that bursty traffic is allowed the scatter that it has. The busiest stationary hour is taken; the busiest hour,
+said to be none, where no hour passes.
 
 *Wander.* Bursts up to the length of a request's life are in the index of dispersion. What is slower moves the level of
 the rate, and a stretch shows only one piece of it. With level variance v between sixths of the stretch, beyond what a
-Poisson process would show, as a share of the squared mean, the next stretch's mean is taken to differ by
+Poisson process would show, as a share of the squared mean (0 where chance would often show as much, by the same test),
+the next stretch's mean is taken to differ by
 
     cv^2 = WANDER * v
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import fdtrc
+from scipy.special import chdtrc, fdtrc
 
 from planner.traffic.grid import whole_minutes
 from planner.traffic.tables.definitions import MINUTE_US
@@ -32,6 +34,8 @@ STRETCH_MINUTES = 60
 STEP_MINUTES = 5
 TREND_P = 0.05
 """A slope or hump that chance would show less often than this is a trend."""
+CHANCE_P = 0.05
+"""Counts whose scatter Poisson counts of one rate would exceed less often than this do not have one rate."""
 SIXTHS = 6
 WANDER = 4.0
 
@@ -77,9 +81,13 @@ class Stretch:
 
 
 def busiest_stretch(traffic: Traffic) -> Stretch:
-    """The busiest stationary hour of a log, or the whole log when it is no longer than an hour."""
+    """The busiest stationary hour of a log, or the whole log when it is no longer than an hour or of one rate."""
     first, counts = whole_minutes(traffic)
     if traffic.window_s <= STRETCH_MINUTES * 60 or counts.size < STRETCH_MINUTES:
+        return _whole(traffic, counts)
+    half = STRETCH_MINUTES // 2
+    half_hours = counts[: counts.size // half * half].reshape(-1, half).sum(axis=1)
+    if _is_chance(half_hours, traffic.sampling_fraction):
         return _whole(traffic, counts)
     sums = np.concatenate([[0], np.cumsum(counts)])
     starts = np.arange(-first % STEP_MINUTES, counts.size - STRETCH_MINUTES + 1, STEP_MINUTES)
@@ -138,5 +146,19 @@ def _level_cv2(minutes: IntArray, share: float) -> float:
         return float("nan")
     parts = minutes.size // width
     counts = minutes[: parts * width].reshape(parts, width).sum(axis=1).astype(np.float64)
+    if _is_chance(counts, share):
+        return 0.0
     mean = float(counts.mean())
-    return max(0.0, float(counts.var(ddof=1)) - mean / share) / mean**2
+    return (float(counts.var(ddof=1)) - mean / share) / mean**2
+
+
+def _is_chance(counts: FloatArray | IntArray, share: float) -> bool:
+    """Whether Poisson counts of one rate would scatter as much, often enough to take these for such; true of one count.
+
+    The sum of (n − mean)^2 over the mean is chi-square with one degree of freedom less than there are counts.
+    """
+    mean = float(counts.mean())
+    if counts.size < 2 or mean <= 0:
+        return True
+    scatter = float(((counts - mean) ** 2).sum()) * share / mean
+    return bool(chdtrc(counts.size - 1, scatter) >= CHANCE_P)

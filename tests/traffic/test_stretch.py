@@ -103,3 +103,14 @@ def test_a_sample_shows_the_levels_of_all_requests():
     assert busiest_stretch(thin).arrivals == pytest.approx(busiest_stretch(full).arrivals / 10, rel=0.05)
     unaware = replace(thin, sampling_fraction=1.0)
     assert busiest_stretch(unaware).level_cv2 > busiest_stretch(thin).level_cv2
+
+
+def test_a_long_log_of_one_rate_is_one_stretch():
+    """Its busiest hour would be busy by chance: sized for that, a Poisson log would overflow too rarely."""
+    found = [busiest_stretch(traffic_of(poisson_minutes(seed, 300, 6 * 60))) for seed in range(40)]
+    assert sum(stretch.whole for stretch in found) >= 36
+    assert sum(stretch.wander_cv2 == 0.0 for stretch in found) >= 34
+    swell = busiest_stretch(traffic_of(np.concatenate([poisson_minutes(0, 300, 60), poisson_minutes(1, 330, 60)])))
+    assert not swell.whole
+    assert swell.rate_per_s == pytest.approx(5.5, rel=0.02)
+    assert not busiest_stretch(traffic_of(np.repeat([100, 200, 100], 30))).whole, "an hour and a half is two half hours"
