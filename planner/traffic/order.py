@@ -14,11 +14,10 @@ from planner.traffic.schema import iso_utc
 from planner.traffic.storage.files import LogFile, identity
 
 
-@dataclass(frozen=True)
-class Order:
-    """What to ingest and how."""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked of rows, wherever they stand."""
 
-    files: tuple[LogFile, ...]
     log_format: str = "auto"
     model: str = ""
     mapping: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +36,21 @@ class Order:
     """Share of the requests that the log holds, where no column says so."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
 
+    def filters(self) -> list[str]:
+        """What is left out, in words for the manifest."""
+        return [
+            *([f"model = {self.model}"] if self.model else []),
+            *([f"from {iso_utc(self.since_us)} on"] if self.since_us is not None else []),
+            *([f"before {iso_utc(self.until_us)}"] if self.until_us is not None else []),
+        ]
+
+
+@dataclass(frozen=True)
+class Order(Asked):
+    """What to ingest and how."""
+
+    files: tuple[LogFile, ...]
+
     def wanted(self) -> Wanted:
         """What a reader of request logs must know."""
         return Wanted(
@@ -49,14 +63,6 @@ class Order:
             since_us=self.since_us,
             until_us=self.until_us,
         )
-
-    def filters(self) -> list[str]:
-        """What is left out, in words for the manifest."""
-        return [
-            *([f"model = {self.model}"] if self.model else []),
-            *([f"from {iso_utc(self.since_us)} on"] if self.since_us is not None else []),
-            *([f"before {iso_utc(self.until_us)}"] if self.until_us is not None else []),
-        ]
 
 
 def order_problems(order: Order, reader: str, options: Mapping[str, str]) -> Problems:

@@ -13,7 +13,7 @@ from planner.traffic.readers.aliases import alias_map
 from planner.traffic.readers.columns import Stamps
 from planner.traffic.remarks import StampMeaning, remarks
 from planner.traffic.rules import TREATMENTS, Rule
-from planner.traffic.schema import Counts, Manifest, iso_utc
+from planner.traffic.schema import Counts, Manifest
 from planner.traffic.tables.definitions import Window
 from planner.traffic.warehouse import assemble
 from planner.traffic.warehouse.answers import Answers
@@ -72,7 +72,7 @@ def _manifest(order: TableOrder, answers: Answers, counts: Counts, seen: Window,
         tz_of_source="none" if relative_time else "UTC",
         ts_resolution_ms=seen.resolution_us / 1000,
         ts_meaning=meaning,
-        filters_applied=_filters(order),
+        filters_applied=order.filters(),
         counts=counts,
         caps=assemble.caps(answers),
         alias_map=alias_map(order.aliases),
@@ -93,14 +93,6 @@ def _meaning(order: TableOrder, used: Mapping[str, str]) -> StampMeaning:
     if order.stamps is not Stamps.COMPLETION:
         return "arrival"
     return "arrival from completion" if "duration" in used else "completion"
-
-
-def _filters(order: TableOrder) -> list[str]:
-    return [
-        *([f"model = {order.model}"] if order.model else []),
-        *([f"from {iso_utc(order.since_us)} on"] if order.since_us is not None else []),
-        *([f"before {iso_utc(order.until_us)}"] if order.until_us is not None else []),
-    ]
 
 
 def nothing_left(order: TableOrder, answers: Answers) -> list[Problem]:

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from planner.errors import Problems
-from planner.traffic.readers.columns import Alias, OptionValue, Stamps, Wanted
+from planner.traffic.order import Asked
+from planner.traffic.readers.columns import Wanted
 from planner.traffic.sampling import check_fraction
 
 
 @dataclass(frozen=True)
-class TableOrder:
+class TableOrder(Asked):
     """What to ask of which table."""
 
     backend: str
     table: str
     connect: str = ""
     """Address; may hold a password, so it is never stored or shown as it is."""
-    log_format: str = "auto"
-    model: str = ""
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    aliases: tuple[Alias, ...] = ()
-    alias_version: str | None = None
-    time_zone: str = "UTC"
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
-    stamps: Stamps | None = None
-    since_us: int | None = None
-    until_us: int | None = None
-    sampling_fraction: float | None = None
 
     def wanted(self) -> Wanted:
         """What the rules must know."""
