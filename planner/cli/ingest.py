@@ -98,6 +98,10 @@ def run(
         int,
         typer.Option("--min-cell", metavar="N", min=1, help="Merge cells of lengths with fewer requests than this."),
     ] = 1,
+    prompt_bursts: Annotated[
+        bool,
+        typer.Option("--prompt-bursts", help="Also measure bursts by prompt length, for plans with pools by length."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Turn request logs into the canonical traffic distribution that plans are made from.
@@ -126,13 +130,17 @@ def run(
     if output is None:
         raise InputError(Problem("-o", "no folder to write to is given", "Add -o DIR"))
     check_place(output)
+    _check_prompt_bursts(prompt_bursts, min_cell, bool(backend or address or from_tables))
     if backend or address or from_tables:
         from planner.cli import ingest_backend  # noqa: PLC0415  slow to import
 
         canonical = ingest_backend.ingested(files, backend, address, asked, from_tables)
     else:
-        order = Order(files=tuple(path for given in files for path in log_files(given)), **asked)
-        canonical = ingest(order, show_progress=True)
+        paths = tuple(path for given in files for path in log_files(given))
+        canonical = ingest(Order(files=paths, prompt_bursts=prompt_bursts, **asked), show_progress=True)
+        if prompt_bursts and canonical.prompt_burst is None:
+            what = f"{canonical.manifest.source} shows no single requests, so no bursts by prompt length"
+            raise InputError(Problem("--prompt-bursts", what, "Leave it out"))
     if min_cell > 1:
         canonical = merge_small(canonical, min_cell)
     write(canonical, output)
@@ -141,6 +149,14 @@ def run(
         typer.echo(json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False))
     else:
         _print(report, _console())
+
+
+def _check_prompt_bursts(wanted: bool, min_cell: int, in_warehouse: bool) -> None:
+    if wanted and in_warehouse:
+        raise InputError(Problem("--prompt-bursts", "is measured from log files, not in a warehouse", "Leave it out"))
+    if wanted and min_cell > 1:
+        what = "would show how often the few requests of a small cell come, which --min-cell hides"
+        raise InputError(Problem("--prompt-bursts", what, "Leave one of the two out"))
 
 
 def _report(canonical: Canonical, output: Path) -> dict[str, Any]:

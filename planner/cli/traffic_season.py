@@ -23,6 +23,7 @@ from planner.traffic.season import SLOTS, WEEK_SLOTS, Clock, Season, season_of, 
 from planner.traffic.source import to_traffic
 from planner.traffic.times import moment_us
 from planner.traffic.types import FloatArray, Traffic
+from planner.traffic.week_table import write_week
 
 
 def register(group: typer.Typer) -> None:
@@ -45,6 +46,10 @@ def run(
         str, typer.Option("--starts", metavar="TIME", help="UTC time at which a log without dates starts.")
     ] = "",
     periods: Annotated[int, typer.Option("--periods", min=1, max=SLOTS, help="Representative periods.")] = 6,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write the hours of the week, as a request's week may name them."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the week of each model and cluster it into representative periods for planning."""
@@ -52,6 +57,8 @@ def run(
     clock = Clock(zone, frozenset(_days(holiday or []) | _public_holidays(holidays_of, found)))
     seasons = _seasons(found, clock, quantile)
     clustered = cluster(seasons, periods)
+    if csv is not None:
+        write_week(csv, seasons)
     report = _report(folder, seasons, clustered)
     if as_json:
         typer.echo(json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False))

@@ -37,6 +37,7 @@ class Canonical:
     rates: pa.Table
     burst: pa.Table
     prefix: pa.Table | None = None
+    prompt_burst: pa.Table | None = None
 
     def models(self) -> tuple[str, ...]:
         """Models that the distribution holds."""

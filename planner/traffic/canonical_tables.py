@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from planner.traffic.schema import LENGTHS, TAIL
 from planner.traffic.tables.definitions import TAIL_SIZE
-from planner.traffic.types import IntArray
+from planner.traffic.types import FloatArray, IntArray, LengthLaw
 
 LAW_KEY = ("model", "traffic_class", "period", "coupling")
 """What makes one length law."""
@@ -112,3 +112,22 @@ def renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
     """The table with models renamed."""
     models = pa.array([names.get(model, model) for model in table["model"].to_pylist()], type=pa.string())
     return table.set_column(table.column_names.index("model"), "model", models)
+
+
+def ints(table: pa.Table, column: str) -> IntArray:
+    """A column of whole numbers."""
+    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+
+
+def floats(table: pa.Table, column: str) -> FloatArray:
+    """A column of real numbers; nulls become NaN."""
+    return np.asarray(table[column].to_numpy(), dtype=np.float64)
+
+
+def law_of(cells: pa.Table) -> LengthLaw:
+    """The length law of some rows of ``lengths``."""
+    whole = ("n", "max_prompt", "max_output", "max_total", "prompt_lo", "output_lo")
+    sums = ("sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo")
+    columns: dict[str, Any] = {name: ints(cells, name) for name in whole}
+    columns |= {name: floats(cells, name) for name in sums}
+    return LengthLaw(**columns)

@@ -32,6 +32,7 @@ from planner.traffic.scan import Scan
 from planner.traffic.schema import Counts, Manifest
 from planner.traffic.storage.files import LogFile
 from planner.traffic.tables.definitions import Window
+from planner.traffic.tables.prompt_counts import prompt_burst_table
 from planner.traffic.tables.rates import rates
 from planner.traffic.tables.rows import Names
 from planner.traffic.tables.spool import Spool
@@ -181,14 +182,16 @@ def _canonical(
     end_us = span[1] if opened.window_us else max(span[1] + clock.resolution_us, span[0] + SHORTEST_WINDOW_US)
     window = Window(span[0], end_us, clock.resolution_us, clock.exact_ticks)
     reuse = measure_reuse(opened, order.wanted())
+    cells = lengths(read, minutes, spool)
     manifest = _manifest(order, reader, opened, counts, window, fraction, read, sorted({*taken, *reuse.columns}))
     return Canonical(
         manifest=manifest.model_copy(update={"remarks": [*manifest.remarks, *reuse.remarks]}),
-        lengths=lengths(read, minutes, spool),
+        lengths=cells,
         tail=read.laws.tail.table(read.names),
         rates=rates(minutes, read.names),
         burst=clock.bursts.table(window),
         prefix=prefix_table(read.laws.cached, read.names, reuse),
+        prompt_burst=prompt_burst_table(spool, read.names, window, cells) if order.prompt_bursts else None,
     )
 
 

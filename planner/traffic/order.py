@@ -50,6 +50,8 @@ class Order(Asked):
     """What to ingest and how."""
 
     files: tuple[LogFile, ...]
+    prompt_bursts: bool = False
+    """Whether to measure bursts by band of prompt lengths: one more look at every row."""
 
     def wanted(self) -> Wanted:
         """What a reader of request logs must know."""

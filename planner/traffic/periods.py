@@ -92,11 +92,6 @@ def periods_of(
     return _summary(rate_per_s, hours, _ordered(label, rate_per_s), cyclic)
 
 
-def _group_cost(load: FloatArray, hours: FloatArray) -> float:
-    """Overstatement of one group, in hours of peak load."""
-    return float((hours[:, None] * (load.max(axis=0) - load)).sum()) if len(load) else 0.0
-
-
 def _cut_duration_curve(load: FloatArray, hours: FloatArray, count: int) -> IntArray:
     """Exact: best[k][j] = min over i of best[k-1][i] + overstatement of sorted slots i..j-1, which have load j-1."""
     order = np.argsort(load, kind="stable")
@@ -123,58 +118,74 @@ def _cut_duration_curve(load: FloatArray, hours: FloatArray, count: int) -> IntA
 
 
 def _merge(load: FloatArray, hours: FloatArray, count: int) -> IntArray:
-    """Greedy: from every slot by itself, always the cheapest union."""
+    """Greedy: from every slot by itself, always the cheapest union.
+
+    Of joining groups i and j: mass_i * sum of (max(top_i, top_j) - top_i), and the same of j. The cheapest partner of
+    every row is kept, so a union looks again only at the rows that had one of its two groups for partner.
+    """
     n = len(load)
-    top, mass, size = load.copy(), hours.copy(), load * hours[:, None]
+    top, mass = load.copy(), hours.copy()
     label, alive = np.arange(n), np.ones(n, dtype=bool)
 
     def cost(i: int) -> FloatArray:
-        """Of joining ``i`` with every group, less what the two cost apart."""
+        """Of joining ``i`` with every group."""
         joint = np.maximum(top[i], top)
-        own = (mass[:, None] * top - size).sum(axis=1)
-        both = ((mass[i] + mass)[:, None] * joint - size[i] - size).sum(axis=1)
-        extra = both - own - own[i]
+        extra = mass[i] * (joint - top[i]).sum(axis=1) + mass * (joint - top).sum(axis=1)
         extra[~alive] = np.inf
         extra[i] = np.inf
         return np.asarray(extra)
 
     pair = np.stack([cost(i) for i in range(n)])
+    partner, least = pair.argmin(axis=1), pair.min(axis=1)
     for _ in range(max(n - count, 0)):
-        i, j = (int(v) for v in np.unravel_index(np.argmin(pair), pair.shape))
-        top[i], mass[i], size[i] = np.maximum(top[i], top[j]), mass[i] + mass[j], size[i] + size[j]
+        i = int(np.argmin(least))
+        j = int(partner[i])
+        top[i], mass[i] = np.maximum(top[i], top[j]), mass[i] + mass[j]
         alive[j] = False
         label[label == j] = i
-        pair[j, :] = np.inf
-        pair[:, j] = np.inf
+        pair[j, :] = pair[:, j] = np.inf
         pair[i, :] = cost(i)
         pair[:, i] = pair[i, :]
+        closer = alive & ((pair[:, i] < least) | ((pair[:, i] == least) & (i < partner)))
+        stale = alive & ((partner == i) | (partner == j))
+        partner[closer], least[closer], least[j] = i, pair[closer, i], np.inf
+        stale[i] = True
+        partner[stale] = pair[stale].argmin(axis=1)
+        least[stale] = pair[stale, partner[stale]]
     return np.unique(label, return_inverse=True)[1].astype(np.int64)
 
 
 def _improve(load: FloatArray, hours: FloatArray, label: IntArray) -> IntArray:
-    """Move single slots while that lowers the error; slots in their order, so the result is always the same."""
+    """Move single slots while that lowers the error; slots in their order, so the result is always the same.
+
+    A slot that leaves saves (top - top of the others) * mass of the others + hours * (top - its load); a slot that
+    comes costs the same of the group that it joins.
+    """
     label = label.copy()
-    groups = np.unique(label)
+    count = int(label.max()) + 1
+    top = np.stack([load[label == k].max(axis=0) for k in range(count)])
+    mass = np.bincount(label, hours, count).astype(np.float64)
     for _ in range(MOVES):
         moved = False
         for slot in range(len(load)):
             home = label[slot]
-            gain = {group: _gain(load, hours, label, slot, group) for group in groups if group != home}
-            best = max(gain, key=lambda group: gain[group], default=home)
-            if gain.get(best, 0.0) > 1e-12:
+            others = label == home
+            others[slot] = False
+            rest = load[others].max(axis=0, initial=0.0)
+            left = mass[home] - hours[slot]
+            saved = left * (top[home] - rest).sum() + hours[slot] * (top[home] - load[slot]).sum()
+            joint = np.maximum(top, load[slot])
+            gain = saved - mass * (joint - top).sum(axis=1) - hours[slot] * (joint - load[slot]).sum(axis=1)
+            gain[home] = -np.inf
+            best = int(np.argmax(gain))
+            if gain[best] > 1e-12:
+                top[home], mass[home] = rest, left
+                top[best], mass[best] = joint[best], mass[best] + hours[slot]
                 label[slot] = best
                 moved = True
         if not moved:
             break
     return label
-
-
-def _gain(load: FloatArray, hours: FloatArray, label: IntArray, slot: int, group: int) -> float:
-    """What moving a slot to another group saves."""
-    here, there = label == label[slot], label == group
-    before = _group_cost(load[here], hours[here]) + _group_cost(load[there], hours[there])
-    here[slot], there[slot] = False, True
-    return before - _group_cost(load[here], hours[here]) - _group_cost(load[there], hours[there])
 
 
 def _ordered(label: IntArray, rate_per_s: FloatArray) -> IntArray:
@@ -201,7 +212,7 @@ def _summary(rate: FloatArray, hours: FloatArray, label: IntArray, cyclic: int) 
         hours=mass,
         rate_per_s=top,
         mean_per_s=mean,
-        overstatement=(mass[:, None] * top).sum(axis=0) / actual - 1.0,
-        flat_overstatement=hours.sum() * rate.max(axis=0) / actual - 1.0,
+        overstatement=np.maximum((mass[:, None] * top).sum(axis=0) / actual - 1.0, 0.0),
+        flat_overstatement=np.maximum(hours.sum() * rate.max(axis=0) / actual - 1.0, 0.0),
         changes_a_week=int(np.count_nonzero(week != np.roll(week, 1))) if cyclic else 0,
     )

@@ -64,9 +64,14 @@ PREFIX = _table(
 
 ``reuse``: prompt tokens that an LRU cache of ``cache_tokens`` would have answered, from the block hashes of the log.
 """
+PROMPT_BURST = _table(
+    model=_TEXT, scale_s=_REAL, prompt_lo=_WHOLE, other_lo=_WHOLE, mean_n=_REAL, covariance=_REAL,
+)  # fmt: skip
+"""Optional. Kept requests by bands of prompt lengths: mean count of the band from ``prompt_lo`` on, and its covariance
+with that of the band from ``other_lo`` on, in windows as in ``burst``; bands end where the next one begins."""
 
 TABLES: dict[str, pa.Schema] = {"lengths": LENGTHS, "tail": TAIL, "rates": RATES, "burst": BURST}
-OPTIONAL_TABLES: dict[str, pa.Schema] = {"prefix": PREFIX}
+OPTIONAL_TABLES: dict[str, pa.Schema] = {"prefix": PREFIX, "prompt_burst": PROMPT_BURST}
 
 
 class Strict(BaseModel):

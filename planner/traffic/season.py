@@ -133,13 +133,24 @@ def season_of(traffic: Traffic, clock: Clock, quantile: float = 0.95) -> Season:
     InputError
         If the zone is unknown, the log has no calendar time, or it holds no whole hour.
     """
-    if not 0 <= quantile <= 1:
-        raise InputError(Problem("quantile", f"{quantile} is not in [0, 1]"))
     if not traffic.calendar_time:
         what = "counts time from its own start: it has no hours of the week"
         fix = "Give a log with dates (or planner traffic season --starts TIME), or state the rates"
         raise InputError(Problem(traffic.model, what, fix))
-    hours = _whole_hours(traffic, clock)
+    return season_of_counts(traffic.model, *whole_minutes(traffic), clock, quantile)
+
+
+def season_of_counts(model: str, first_minute: int, counts: IntArray, clock: Clock, quantile: float = 0.95) -> Season:
+    """The profile of counts that begin ``first_minute`` whole minutes after 1970, each minute seen whole.
+
+    Raises
+    ------
+    InputError
+        If the zone or the quantile is none, or the counts hold no whole hour.
+    """
+    if not 0 <= quantile <= 1:
+        raise InputError(Problem("quantile", f"{quantile} is not in [0, 1]"))
+    hours = _whole_hours(model, first_minute, counts, clock)
     shape = (SLOTS,)
     seen = np.bincount(hours.slot, minlength=SLOTS).astype(np.int64)
     mean, high, peak = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
@@ -148,7 +159,7 @@ def season_of(traffic: Traffic, clock: Clock, quantile: float = 0.95) -> Season:
         mean[slot] = hours.mean_per_s[mine].mean()
         high[slot] = np.quantile(hours.mean_per_s[mine], quantile, method="higher")
         peak[slot] = np.quantile(hours.peak_per_s[mine], quantile, method="higher")
-    return Season(traffic.model, clock, quantile, seen, mean, high, peak)
+    return Season(model, clock, quantile, seen, mean, high, peak)
 
 
 @dataclass(frozen=True)
@@ -158,17 +169,13 @@ class _Hours:
     peak_per_s: FloatArray
 
 
-def _whole_hours(traffic: Traffic, clock: Clock) -> _Hours:
-    """Hours of the local clock that the log saw from end to end.
-
-    The window's first and last minute may be seen in part only, so an hour must lie inside the minutes between them.
-    """
-    first_minute, counts = whole_minutes(traffic)
+def _whole_hours(model: str, first_minute: int, counts: IntArray, clock: Clock) -> _Hours:
+    """Hours of the local clock that the log saw from end to end: those that lie inside its whole minutes."""
     starts = _local_hours(first_minute, first_minute + counts.size, clock)
     blocks = [counts[at : at + 60].reshape(6, BLOCK_MINUTES).sum(axis=1) for at, _ in starts]
     if not blocks:
-        what = f"the log holds no whole hour ({traffic.window_s / 60:.0f} minutes)"
-        raise InputError(Problem(traffic.model, what, "Give a longer log, or state the rates"))
+        what = f"the log holds no whole hour ({counts.size} whole minutes)"
+        raise InputError(Problem(model, what, "Give a longer log, or state the rates"))
     per_block = np.stack(blocks)
     seconds = units.minutes_to_s(BLOCK_MINUTES)
     return _Hours(
@@ -180,11 +187,7 @@ def _whole_hours(traffic: Traffic, clock: Clock) -> _Hours:
 
 def _local_hours(first_minute: int, last_minute: int, clock: Clock) -> list[tuple[int, int]]:
     """Offset in minutes and slot of every local hour inside the minutes; zones differ by quarters of an hour."""
-    try:
-        zone = zoneinfo.ZoneInfo(clock.zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        what = f"'{clock.zone}' is not a time zone"
-        raise InputError(Problem("zone", what, "Use a name such as UTC or Europe/Berlin")) from None
+    zone = zone_of(clock)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     # Every offset in use since 1970 is a whole number of minutes, and changes happen at whole local hours.
     shift = (epoch + timedelta(minutes=first_minute)).astimezone(zone).utcoffset() or timedelta()
@@ -195,12 +198,28 @@ def _local_hours(first_minute: int, last_minute: int, clock: Clock) -> list[tupl
         if local.minute:  # a zone whose change is no whole hour: start again at the next local hour
             at += 60 - local.minute
             continue
-        found.append((at - first_minute, _slot(local, clock.holidays)))
+        found.append((at - first_minute, slot_of(local, clock.holidays)))
         at += 60
     return found
 
 
-def _slot(local: datetime, holidays: Collection[date]) -> int:
+def zone_of(clock: Clock) -> zoneinfo.ZoneInfo:
+    """The zone of a clock.
+
+    Raises
+    ------
+    InputError
+        If there is no such zone.
+    """
+    try:
+        return zoneinfo.ZoneInfo(clock.zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        what = f"'{clock.zone}' is not a time zone"
+        raise InputError(Problem("zone", what, "Use a name such as UTC or Europe/Berlin")) from None
+
+
+def slot_of(local: datetime, holidays: Collection[date]) -> int:
+    """Slot of a moment of the local clock."""
     if local.date() in holidays:
         return WEEK_SLOTS + local.hour
     return local.weekday() * 24 + local.hour

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +16,18 @@ from planner.errors import InputError, Problem, Problems
 from planner.traffic.aggregated import check_format
 from planner.traffic.burstiness import state_idc
 from planner.traffic.canonical import Canonical, digest, is_canonical, read, table_files
-from planner.traffic.canonical_tables import of_model
+from planner.traffic.canonical_tables import floats, ints, law_of, of_model
 from planner.traffic.coupling import coupling_note, coupling_of, lengths_to_plan
 from planner.traffic.disk import usable
 from planner.traffic.dropped import heavy_loss
 from planner.traffic.grid import Span
 from planner.traffic.ingest import Order, ingest, log_files
+from planner.traffic.prompt_bursts import unsampled_bursts
 from planner.traffic.readers.aliases import parse_aliases
 from planner.traffic.readers.columns import OptionValue
 from planner.traffic.schema import Coupling, Kind, Manifest
 from planner.traffic.tables.definitions import BLOCK_S, MINUTE_US
-from planner.traffic.types import Burst, Cap, FloatArray, IntArray, LengthLaw, Tail, Traffic
+from planner.traffic.types import Burst, Cap, IntArray, PromptBursts, Tail, Traffic
 
 FILES_NAMED = 12
 """So many files of a log are named one by one."""
@@ -40,6 +40,7 @@ def load_traffic(
     model: str = "",
     options: Mapping[str, OptionValue] | None = None,
     name: str,
+    prompt_bursts: bool = False,
 ) -> Traffic:
     """Read one model's traffic.
 
@@ -57,6 +58,9 @@ def load_traffic(
         instead of measured; for histograms ``coupling`` (``comonotone`` or ``countermonotone``).
     name
         What the model is called from here on; empty for its name inside the log.
+    prompt_bursts
+        Whether to measure bursts by band of prompt lengths in raw logs, for pools by prompt length; a canonical folder
+        has them if it was ingested so. Where an index of dispersion is stated, they are not used.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def load_traffic(
             canonical = read(path)
             sha256 = digest(table_files(path))
         else:
-            canonical = ingest(_order(path, log_format, model, of_source))
+            canonical = ingest(_order(path, log_format, model, of_source, prompt_bursts=prompt_bursts))
             sha256 = canonical.manifest.files_sha256
     traffic = to_traffic(canonical, model=model, name=name, where=path, sha256=sha256, coupling=coupling)
     if path.is_dir() and is_canonical(path):
@@ -104,7 +108,7 @@ def _stated_idc(given: OptionValue | None) -> float | None:
 
 def _with_idc(traffic: Traffic, idc: float) -> Traffic:
     note = f"index of dispersion stated: {idc:.12g}"
-    return replace(traffic, burst=state_idc(traffic.burst, idc), notes=(*traffic.notes, note))
+    return replace(traffic, burst=state_idc(traffic.burst, idc), notes=(*traffic.notes, note), prompt_bursts=None)
 
 
 def _check_canonical(folder: Path, log_format: str, options: Mapping[str, OptionValue]) -> None:
@@ -117,7 +121,9 @@ def _check_canonical(folder: Path, log_format: str, options: Mapping[str, Option
     problems.raise_if_any()
 
 
-def _order(path: Path, log_format: str, model: str, options: Mapping[str, OptionValue]) -> Order:
+def _order(
+    path: Path, log_format: str, model: str, options: Mapping[str, OptionValue], *, prompt_bursts: bool
+) -> Order:
     own = {key: value for key, value in options.items() if key not in ("map", "alias", "tz")}
     return Order(
         files=log_files(path),
@@ -127,6 +133,7 @@ def _order(path: Path, log_format: str, model: str, options: Mapping[str, Option
         aliases=parse_aliases("alias", [str(options.get("alias", ""))]),
         time_zone=str(options.get("tz", "UTC")),
         options=own,
+        prompt_bursts=prompt_bursts,
     )
 
 
@@ -165,7 +172,7 @@ def to_traffic(
     cells = lengths_to_plan(canonical, where, coupling)
     return Traffic(
         model=name or inside,
-        law=_law(of_model(cells, inside)),
+        law=law_of(of_model(cells, inside)),
         tail=_tail(of_model(canonical.tail, inside)),
         burst=_burst(of_model(canonical.burst, inside), manifest),
         minute_counts=_minutes(of_model(canonical.rates, inside), window, manifest.sampling_fraction),
@@ -178,6 +185,7 @@ def to_traffic(
         marginals=manifest.kind is Kind.MARGINALS,
         caps=_caps(manifest.caps.get(inside, {})),
         notes=tuple(str(note) for note in _notes(canonical, coupling) if note),
+        prompt_bursts=_prompt_bursts(canonical.prompt_burst, inside, manifest.sampling_fraction),
     )
 
 
@@ -207,46 +215,40 @@ def _choose(canonical: Canonical, model: str, where: Path) -> str:
     raise InputError(Problem(str(where), f"holds no model '{model}'", fix, field="model"))
 
 
-def _ints(table: pa.Table, column: str) -> IntArray:
-    return np.asarray(table[column].to_numpy(), dtype=np.int64)
-
-
-def _floats(table: pa.Table, column: str) -> FloatArray:
-    """Nulls become NaN."""
-    return np.asarray(table[column].to_numpy(), dtype=np.float64)
-
-
-def _law(table: pa.Table) -> LengthLaw:
-    whole = ("n", "max_prompt", "max_output", "max_total", "prompt_lo", "output_lo")
-    sums = ("sum_prompt", "sum_output", "sum_cached", "sum_pp", "sum_po", "sum_oo")
-    columns: dict[str, Any] = {name: _ints(table, name) for name in whole}
-    columns |= {name: _floats(table, name) for name in sums}
-    return LengthLaw(**columns)
-
-
 def _tail(table: pa.Table) -> Tail:
-    return Tail(_ints(table, "prompt"), _ints(table, "output"), _ints(table, "n"))
+    return Tail(ints(table, "prompt"), ints(table, "output"), ints(table, "n"))
 
 
 def _burst(table: pa.Table, manifest: Manifest) -> Burst:
     """Bursts of all requests: a random sample of a share p shows IDC − 1 p times as large as it is."""
     windows = table.filter(pc.equal(table["kind"], "window"))
-    share, scale = manifest.sampling_fraction, _floats(windows, "scale_s")
-    mean = _floats(windows, "mean_n") / share
-    idc = np.maximum(1.0 + (_floats(windows, "idc") - 1.0) / share, 0.0)
+    share, scale = manifest.sampling_fraction, floats(windows, "scale_s")
+    mean = floats(windows, "mean_n") / share
+    idc = np.maximum(1.0 + (floats(windows, "idc") - 1.0) / share, 0.0)
     # Counts are compared within one-hour blocks, each of which spends one degree of freedom on its own mean.
     blocks = np.ceil(manifest.window.seconds / BLOCK_S)
-    freedom = np.maximum(_floats(windows, "windows") - np.where(scale < BLOCK_S, blocks, 1.0), 1.0)
+    freedom = np.maximum(floats(windows, "windows") - np.where(scale < BLOCK_S, blocks, 1.0), 1.0)
     return Burst(
         scale_s=scale,
         mean_n=mean,
         var_n=idc * mean,
         idc=idc,
-        max_n=_floats(windows, "max_n") / share,
+        max_n=floats(windows, "max_n") / share,
         resolution_ok=np.asarray(windows["resolution_ok"].to_numpy(), dtype=np.bool_),
         poisson_sd=np.sqrt(2.0 / freedom) / share,
         resolution_s=manifest.ts_resolution_ms / 1000,
     )
+
+
+def _prompt_bursts(table: pa.Table | None, model: str, share: float) -> PromptBursts | None:
+    rows = None if table is None else of_model(table, model)
+    if rows is None or not rows.num_rows:
+        return None
+    edges, scale = np.unique(ints(rows, "prompt_lo")), np.unique(floats(rows, "scale_s"))
+    shape = (scale.size, edges.size, edges.size)
+    ordered = rows.sort_by([(name, "ascending") for name in ("scale_s", "prompt_lo", "other_lo")])
+    mean = floats(ordered, "mean_n").reshape(shape)[:, :, 0]
+    return unsampled_bursts(edges, scale, mean, floats(ordered, "covariance").reshape(shape), share)
 
 
 def _minutes(table: pa.Table, window: Span, share: float) -> IntArray:
@@ -257,7 +259,7 @@ def _minutes(table: pa.Table, window: Span, share: float) -> IntArray:
     first, last = window.start_us // MINUTE_US, (window.end_us - 1) // MINUTE_US
     counts = np.zeros(last - first + 1, dtype=np.int64)
     minutes = table["minute_utc"].cast(pa.int64()).to_numpy() // MINUTE_US
-    counts[minutes - first] = np.rint(_ints(table, "n") / share)
+    counts[minutes - first] = np.rint(ints(table, "n") / share)
     return counts
 
 

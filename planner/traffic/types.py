@@ -82,6 +82,23 @@ class Burst:
 
 
 @dataclass(frozen=True)
+class PromptBursts:
+    """How the counts of prompt-length bands vary together: the bursts of every stretch of these bands follow.
+
+    Counts are those of `Burst`, by band; variances of a stretch are sums over its bands' covariances.
+    """
+
+    edges: IntArray
+    """Least prompt of each band, ascending, the first 0; shape (bands,)."""
+    scale_s: FloatArray
+    """Shape (scales,)."""
+    mean_n: FloatArray
+    """Mean count of a window, shape (scales, bands)."""
+    covariance: FloatArray
+    """Of the counts of two bands in the same window, shape (scales, bands, bands); NaN where the log is too short."""
+
+
+@dataclass(frozen=True)
 class Cap:
     """Lengths that pile up at their maximum: they were cut at an old limit and will grow if it is raised."""
 
@@ -122,6 +139,8 @@ class Traffic:
     """Share of the requests that the log holds; counts, rates and bursts here are those of all requests."""
     marginals: bool = False
     """Whether only the laws of prompts and of outputs are known, and how they hang together is assumed."""
+    prompt_bursts: PromptBursts | None = None
+    """Bursts by band of prompt lengths, where the source shows them."""
 
     @property
     def offered_rate_per_s(self) -> float:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.traffic import periods
 from planner.traffic.periods import periods_of
 
 
@@ -60,6 +61,45 @@ def test_several_models_come_near_the_best_grouping() -> None:
         ratios.append(_overstatement(rate, hours, periods_of(rate, hours, 3).label) / max(best, 1e-9))
     assert np.median(ratios) == pytest.approx(1.0)
     assert max(ratios) < 1.5
+
+
+def _greedy(rate: np.ndarray, hours: np.ndarray, count: int) -> list[set[int]]:
+    """Always the union that costs least, every pair tried anew."""
+    load = rate / rate.max(axis=0)
+
+    def cost(group: set[int]) -> float:
+        mine = sorted(group)
+        return float((hours[mine, None] * (load[mine].max(axis=0) - load[mine])).sum())
+
+    groups = [{slot} for slot in range(len(rate))]
+    while len(groups) > count:
+        pairs = itertools.combinations(groups, 2)
+        one, other = min(pairs, key=lambda pair: cost(pair[0] | pair[1]) - cost(pair[0]) - cost(pair[1]))
+        groups = [group for group in groups if group not in (one, other)] + [one | other]
+    return groups
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_groups_are_those_of_the_plain_greedy_rule(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    rate, hours = rng.gamma(1.0, 1.0, (16, 3)), rng.uniform(1, 5, 16)
+    label = periods._merge(rate / rate.max(axis=0), hours, count)
+    found = {frozenset(np.flatnonzero(label == k).tolist()) for k in set(label.tolist())}
+    assert found == {frozenset(group) for group in _greedy(rate, hours, count)}
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6))
+@settings(max_examples=30, deadline=None)
+def test_no_single_move_lowers_the_error(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    rate, hours = rng.gamma(1.0, 1.0, (24, 3)), rng.uniform(1, 5, 24)
+    label = periods_of(rate, hours, count).label
+    least = _overstatement(rate, hours, label)
+    for slot, group in itertools.product(range(24), range(int(label.max()) + 1)):
+        moved = label.copy()
+        moved[slot] = group
+        assert _overstatement(rate, hours, moved) >= least - 1e-9
 
 
 def test_more_periods_never_overstate_more_for_one_model() -> None:

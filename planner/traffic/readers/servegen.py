@@ -18,7 +18,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -112,6 +112,28 @@ class ServeGen:
             window_us=(window.start_s * 1_000_000, window.end_s * 1_000_000),
             filters=(text,),
         )
+
+
+def published_counts(traces: Sequence[Path]) -> tuple[int, IntArray]:
+    """Requests of all clients in every published 600 s: the start of the first one (s), and the counts.
+
+    Rates are published, so their week needs no draw.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    problems = Problems()
+    read = [problems.attempt(lambda p=path: list(_read_periods(p))) for path in traces]  # type: ignore[misc]
+    problems.raise_if_any()
+    periods = [period for client in read for period in client or ()]
+    if not periods:
+        raise InputError(Problem(", ".join(map(str, traces)), "holds no rates", "Download it again"))
+    at = np.array([period.start_s for period in periods], dtype=np.int64) // RATE_PERIOD_S
+    counts = np.zeros(int(at.max() - at.min()) + 1, dtype=np.int64)
+    np.add.at(counts, at - at.min(), [period.count for period in periods])
+    return int(at.min()) * RATE_PERIOD_S, counts
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ class Bursts:
         if not self._seen[model]:
             return None
         scale_s = SCALES_S[place]
-        bins = _bins_per_block(window, scale_s)
+        bins = bins_per_block(window, scale_s)
         held = self._held_counts(model, scale_s, bins[self._last_block] if self._last_block < len(bins) else 0)
         total = int(self._total[model]) + sum(held)
         windows = sum(bins)
@@ -263,7 +263,7 @@ def _seconds(model: Column, second: Column) -> Counts:
     return Counts(key // width, key % width + first, n)
 
 
-def _bins_per_block(window: Window, scale_s: int) -> list[int]:
+def bins_per_block(window: Window, scale_s: int) -> list[int]:
     """Whole windows of ``scale_s`` in each one-hour block; the last block may be short."""
     blocks = max(1, -int(-window.seconds // BLOCK_S))
     left = window.seconds - (blocks - 1) * BLOCK_S

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.traffic.tables.cells import bucket
 from planner.traffic.tables.definitions import BLOCK_US
-from planner.traffic.tables.rows import OFFERED, SEEN, Column, taken
+from planner.traffic.tables.rows import KEPT, OFFERED, SEEN, Column, taken
 from planner.traffic.tables.spool import Chunk, Spool, full_disk
 
 PART_ROWS = 3_000_000
@@ -41,14 +42,18 @@ class Hours:
         return self if self.all_offered or self.offered.all() else self.take(np.flatnonzero(self.offered))
 
 
-def in_order(spool: Spool, model_of_pair: Column, span_us: tuple[int, int]) -> Iterator[Hours]:
+def in_order(
+    spool: Spool, model_of_pair: Column, span_us: tuple[int, int], band_of_prompt: Column | None = None
+) -> Iterator[Hours]:
     """Rows with ``span_us[0] <= ts_us <= span_us[1]``, hour by hour of the time since ``span_us[0]``.
 
     Logs are mostly in order of time, file by file: then it is enough to hold what the next batch could still add to.
     Otherwise the rows are first sorted into files of some hours each.
+
+    With ``band_of_prompt``, by pair and prompt bucket, only kept rows, and that number in the place of the model.
     """
     chunks = sorted(spool.chunks, key=lambda chunk: chunk.first_us)
-    source = _Source(spool, model_of_pair, span_us)
+    source = _Source(spool, model_of_pair, span_us, band_of_prompt)
     if _most_waiting(chunks, span_us[0]) <= PART_ROWS:
         yield from _merged(source, chunks)
     else:
@@ -60,8 +65,11 @@ class _Source:
     spool: Spool
     model_of_pair: Column
     span_us: tuple[int, int]
+    band_of_prompt: Column | None = None
 
     def read(self, chunk: Chunk) -> Hours:
+        if self.band_of_prompt is not None:
+            return self._read_bands(chunk, self.band_of_prompt)
         found = self.spool.read(chunk, ("ts_us", "pair"))
         ts_us, model = found["ts_us"], self.model_of_pair.take(found["pair"])
         low, high = self.span_us
@@ -71,6 +79,13 @@ class _Source:
         verdict = self.spool.read(chunk, ("verdict",))["verdict"]
         useful = SEEN[verdict] if inside else SEEN[verdict] & (ts_us >= low) & (ts_us <= high)
         return Hours(ts_us[useful], model[useful], OFFERED[verdict[useful]])
+
+    def _read_bands(self, chunk: Chunk, band_of_prompt: Column) -> Hours:
+        found = self.spool.read(chunk, ("ts_us", "pair", "prompt", "verdict"))
+        low, high = self.span_us
+        kept = np.flatnonzero((found["verdict"] == KEPT) & (found["ts_us"] >= low) & (found["ts_us"] <= high))
+        band = band_of_prompt[found["pair"].take(kept), bucket(found["prompt"].take(kept))]
+        return Hours(found["ts_us"].take(kept), band, np.ones(len(kept), dtype=np.bool_), all_offered=True)
 
 
 def _lowest_after(chunks: list[Chunk]) -> list[int]:
