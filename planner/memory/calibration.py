@@ -25,6 +25,7 @@ from planner.errors import InputError, Problem
 from planner.memory.size import size
 from planner.memory.starts.startup_log import StartupLog
 from planner.memory.types import Deployment, GivenTerms, Sizing, Term
+from planner.memory.vllm.replica import Replica
 from planner.origin import Origin
 
 
@@ -185,10 +186,14 @@ def calibrated_size(
     deployment: Deployment,
     given: GivenTerms | None = None,
     calibration: Calibration | None = None,
+    replica: Replica | None = None,
 ) -> Sizing:
-    """`size`, with measured terms instead of predicted ones wherever they hold; typed terms come before both."""
+    """`size`, with measured terms instead of predicted ones wherever they hold; typed terms come before both.
+
+    ``replica`` is what another deployment has found out that differs in its caps alone (see `size`).
+    """
     given = given or GivenTerms()
-    plain = size(shape, gpu, facts, deployment, given)
+    plain = size(shape, gpu, facts, deployment, given, replica)
     if calibration is None or not calibration.starts or given.available_gib is not None:
         return plain
     if facts.name == "sglang":

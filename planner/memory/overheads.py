@@ -351,9 +351,10 @@ def graph_term(run: ProfilingRun) -> Term | None:
     return Term("CUDA graphs (estimate)", gib, facts.origin("graph_mib_per_layer"), source)
 
 
-def vllm_overheads(run: ProfilingRun) -> tuple[Term, ...]:
-    """The terms that vLLM measures at start-up, predicted, in the order of its log."""
-    terms = (activation_term(run), outside_pytorch_term(run), buffers_term(run), graph_term(run))
+def vllm_overheads(run: ProfilingRun, outside: Term | None = None) -> tuple[Term, ...]:
+    """The terms that vLLM measures at start-up, predicted, in the order of its log; ``outside`` where it is known."""
+    outside = outside or outside_pytorch_term(run)
+    terms = (activation_term(run), outside, buffers_term(run), graph_term(run))
     return tuple(term for term in terms if term is not None)
 
 

@@ -12,6 +12,7 @@ from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError, Problem
 from planner.memory.sglang.sizing import size_sglang
 from planner.memory.types import Deployment, GivenTerms, Sizing, WeightDtype
+from planner.memory.vllm.replica import Replica
 from planner.memory.vllm.sizing import size_vllm
 
 MODELLED_DTYPES = frozenset(WeightDtype)
@@ -22,7 +23,12 @@ MOST_COUNT = 2**31 - 1
 
 
 def size(
-    shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms | None = None
+    shape: ModelShape,
+    gpu: Gpu,
+    facts: EngineFacts,
+    deployment: Deployment,
+    given: GivenTerms | None = None,
+    replica: Replica | None = None,
 ) -> Sizing:
     """Size one replica.
 
@@ -41,6 +47,9 @@ def size(
         How the replica is started.
     given
         Terms typed by the user, which replace predictions.
+    replica
+        What another deployment has found out that differs from this one in its caps alone, to save time. SGLang's
+        sizing makes no use of it.
 
     Returns
     -------
@@ -57,7 +66,7 @@ def size(
     check_terms(deployment, given)
     if facts.name == "sglang":
         return size_sglang(shape, gpu, facts, deployment, given)
-    return size_vllm(shape, gpu, facts, deployment, given)
+    return size_vllm(shape, gpu, facts, deployment, given, replica)
 
 
 def stored_dtype(shape: ModelShape) -> WeightDtype:

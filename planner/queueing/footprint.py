@@ -172,20 +172,19 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
     total = float(law.n.sum())
     weight, full = marks.weight, marks.holding.full
     points, shares = _decode_points()
-    filling = marks.prefilling(points[:, None])
+    filling_powers = _mean_powers(marks, points, shares)
     prompt_powers = np.stack([np.ones_like(marks.prompt), marks.prompt, law.sum_pp / law.n])
-    prefill = np.array(
-        [[float(np.sum(weight * (shares @ filling**k) * power)) for power in prompt_powers] for k in range(4)]
-    )
+    prefill = (weight * filling_powers) @ prompt_powers.T
     generated = points[:, None] * marks.output
     held = marks.held(generated)
+    squared = held * held
     beside = shares @ (held - full * (marks.prompt + generated))
     exact_tokens = float((law.sum_po + law.sum_oo / 2).sum()) / total
     decode = np.array(
         [
             float(law.sum_output.sum()) / total,
             full * exact_tokens + float(np.sum(weight * marks.output * beside)),
-            *(float(np.sum(weight * marks.output * (shares @ held**k))) for k in (2, 3)),
+            *(float(np.sum(weight * marks.output * (shares @ power))) for power in (squared, squared * held)),
         ]
     )
     return Moments(
@@ -196,8 +195,16 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
         prefill=prefill,
         decode=decode,
         decode_overlap=np.asarray(_decode_overlap(marks, shares @ held)),
-        prefill_overlap=_prefill_overlap(marks, shares @ filling),
+        prefill_overlap=_prefill_overlap(marks, filling_powers[1]),
     )
+
+
+def _mean_powers(marks: Marks, points: FloatArray, shares: FloatArray) -> FloatArray:
+    """Means over the prefill phase of the powers 0 to 3 of what each cell holds; constant where there are no chunks."""
+    filling = marks.prefilling(points[:, None]) if marks.holding.chunk_tokens else marks.start[None, :]
+    kept = shares if marks.holding.chunk_tokens else np.ones(1)
+    squared = filling * filling
+    return np.stack([kept @ power for power in (np.ones_like(filling), filling, squared, squared * filling)])
 
 
 @cache

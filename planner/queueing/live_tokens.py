@@ -106,6 +106,17 @@ def quantile_lower_bound(
     return np.asarray(mean - np.sqrt(variance * overflow / (1.0 - overflow)))
 
 
+def quantile_upper_bound(
+    rate_per_s: FloatArray, idc: FloatArray, moments: Moments, stay: Residence, overflow: float
+) -> FloatArray:
+    """A figure that the live-token quantile cannot exceed, whatever the law: mean + sd * sqrt((1 − eps) / eps).
+
+    Cantelli's inequality P(X >= mean + k) <= var / (var + k^2): exceeded with probability at most eps.
+    """
+    mean, variance, _ = _cumulants(rate_per_s, idc, moments, stay)
+    return np.asarray(mean + np.sqrt(variance * (1.0 - overflow) / overflow))
+
+
 def _cumulants(
     rate_per_s: FloatArray, idc: FloatArray, moments: Moments, stay: Residence
 ) -> tuple[FloatArray, FloatArray, FloatArray]:

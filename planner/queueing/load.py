@@ -17,25 +17,27 @@ up from below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 import numpy as np
 
+from planner.queueing.dispersion import Dispersion, Dispersions
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import (
     batch_mean,
     quantile_lower_bound,
+    quantile_upper_bound,
     request_quantile,
     screened_quantile,
     thinned_idc,
 )
-from planner.queueing.residence import Residence, dispersion_scale_s
+from planner.queueing.residence import Residence, footprint_integral, squared_mean_integral
 from planner.queueing.waiting import PromptPoints, longest_wait, ttft_quantile_s
 from planner.speed.step import decode_step_s, interfered_tpot_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
-from planner.traffic.burstiness import idc_at
-from planner.traffic.types import Burst, FloatArray, IntArray
+from planner.traffic.types import FloatArray, IntArray
 
 
 class Constraint(StrEnum):
@@ -50,31 +52,9 @@ class Constraint(StrEnum):
 
 ITERATIONS = 400
 TOLERANCE = 1e-7
+STEEPEST = 0.98
+"""Steepest slope that a step of the fixed point is lengthened by."""
 SATURATION = 0.995
-BURST_SCALES = 13
-
-
-@dataclass(frozen=True)
-class Dispersion:
-    """Index of dispersion of counts as a function of the time scale, linear in its logarithm."""
-
-    log_scale: FloatArray
-    idc: FloatArray
-
-    def at(self, scale_s: FloatArray) -> FloatArray:
-        """IDC at time scales, s; the nearest measured one beyond the measured range."""
-        return np.asarray(np.interp(np.log(np.maximum(scale_s, 1e-9)), self.log_scale, self.idc))
-
-    @property
-    def scales_s(self) -> FloatArray:
-        """Time scales at which bursts are looked at, ascending, s."""
-        return np.geomspace(np.exp(self.log_scale[0]), np.exp(self.log_scale[-1]), BURST_SCALES)
-
-
-def dispersion_of(burst: Burst) -> Dispersion:
-    """The dispersion curve of a burst table, at least 1 everywhere."""
-    ascending = np.sort(burst.scale_s)
-    return Dispersion(np.log(ascending), np.array([idc_at(burst, float(scale)) for scale in ascending]))
 
 
 @dataclass(frozen=True)
@@ -142,6 +122,11 @@ class ReplicaLoad:
     stay: Residence
     time_in_system_s: FloatArray
 
+    def at(self, index: IntArray) -> ReplicaLoad:
+        """Of many candidates, those at ``index``."""
+        columns = {item.name: getattr(self, item.name)[index] for item in fields(self) if item.name != "stay"}
+        return replace(self, stay=self.stay.at(index), **columns)
+
 
 def scaled(coefficients: StepCoefficients, factor: FloatArray | float) -> StepCoefficients:
     """Coefficients with every time multiplied by ``factor``: a step at another edge of the band."""
@@ -158,31 +143,51 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
 
     Raises nothing: a candidate without a steady state gets infinite times and a work share of 1.
     """
-    c, m = candidates.coefficients, candidates.moments.at(candidates.moment_index)
-    rate = demand.rate_per_s / replicas
+    moments = candidates.moments.at(candidates.moment_index)
+    return settle_at(candidates.coefficients, moments, demand.dispersion, demand.rate_per_s / replicas, replicas)
+
+
+def settle_at(
+    c: StepCoefficients,
+    m: Moments,
+    dispersion: Dispersion | Dispersions,
+    rate: FloatArray,
+    replicas: FloatArray,
+    longest_token_s: FloatArray | float = np.inf,
+) -> ReplicaLoad:
+    """`settle` for candidates of one pool or of many, each at its own rate.
+
+    Parameters
+    ----------
+    c, m
+        One entry for each candidate.
+    rate
+        Requests per second of one replica.
+    replicas
+        Replicas among which the pool's bursts are divided.
+    longest_token_s
+        A candidate whose time per token exceeds this counts as one without a steady state: for callers that would
+        refuse it, and need not know by how much.
+    """
     prefill_share = rate * mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2)
     room = np.maximum(1.0 - prefill_share, 1e-6)
     empty_s = decode_step_s(c, np.zeros_like(rate), np.zeros_like(rate)) / room
-    ceiling = empty_s / (1.0 - SATURATION)
-    token_s, idc = empty_s, np.ones_like(rate)
-    for _ in range(ITERATIONS):
-        stay = _residence(c, token_s, room)
-        idc = thinned_idc(demand.dispersion.at(dispersion_scale_s(m, stay)), replicas)
+    ceiling = np.minimum(empty_s / (1.0 - SATURATION), longest_token_s * (1.0 + TOLERANCE))
+    scale_s = _scale_of(c, m, room)
+
+    def next_token_s(token_s: FloatArray) -> FloatArray:
         live = rate * m.mean_output * token_s
-        seen = live + idc
+        seen = live + thinned_idc(dispersion.at(scale_s(token_s)), replicas)
         held = rate * m.read_tokens * token_s * seen / np.maximum(live, 1e-12)
-        new = np.minimum(interfered_tpot_s(c, seen, held, prefill_share), ceiling)
-        done = bool(np.all(np.abs(new - token_s) <= TOLERANCE * token_s))
-        token_s = new
-        if done:
-            break
-    live = rate * m.mean_output * token_s
-    settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
+        return np.minimum(interfered_tpot_s(c, seen, held, prefill_share), ceiling)
+
+    token_s = _fixed_point(next_token_s, np.minimum(empty_s, ceiling), ceiling)
     stay = _residence(c, token_s, room)
+    settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
     life_s = stay.mean_s(m)
     return ReplicaLoad(
         rate_per_s=rate,
-        idc=idc,
+        idc=thinned_idc(dispersion.at(scale_s(token_s)), replicas),
         token_s=np.where(settled, token_s, np.inf),
         live_requests=rate * life_s,
         work_share=np.where(settled, rate * work_s(c, m), 1.0),
@@ -190,6 +195,36 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
         stay=stay,
         time_in_system_s=np.where(settled, life_s, np.inf),
     )
+
+
+def _scale_of(c: StepCoefficients, m: Moments, room: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """`dispersion_scale_s` as a function of the time per token, in which both of its integrals are straight lines."""
+    at_zero, at_one = (_residence(c, np.full_like(room, token_s), room) for token_s in (0.0, 1.0))
+    held, squared = footprint_integral(m, at_zero, 1), squared_mean_integral(m, at_zero)
+    held_slope = footprint_integral(m, at_one, 1) - held
+    squared_slope = squared_mean_integral(m, at_one) - squared
+    return lambda token_s: (held + held_slope * token_s) ** 2 / (squared + squared_slope * token_s)
+
+
+def _fixed_point(rises: Callable[[FloatArray], FloatArray], start: FloatArray, ceiling: FloatArray) -> FloatArray:
+    """The smallest fixed point of a function that grows, from below it.
+
+    Each step goes where the line through the last two points meets the diagonal, which is exact where the function is
+    straight; never back below what plain iteration has reached from below, and never beyond `ceiling`.
+    """
+    before = start
+    value_before = rises(before)
+    now = value_before
+    for _ in range(ITERATIONS):
+        value = rises(now)
+        if bool(np.all(np.abs(value - now) <= TOLERANCE * now)):
+            return value
+        run = now - before
+        slope = np.where(run != 0.0, (value - value_before) / np.where(run != 0.0, run, 1.0), 0.0)
+        step = (value - now) / (1.0 - np.clip(slope, 0.0, STEEPEST))
+        before, value_before = now, value
+        now = np.minimum(now + step, ceiling)
+    return now
 
 
 def work_s(c: StepCoefficients, m: Moments) -> FloatArray:
@@ -235,9 +270,13 @@ def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile
     scales = demand.dispersion.scales_s
     batch = batch_mean(thinned_idc(demand.dispersion.at(scales)[:, None], replicas[None, :]))
     wait = longest_wait(load.rate_per_s, batch, scales, demand.prompts, load.stay, percentile)
-    c = candidates.coefficients
-    front_end_s = c.ttft_floor_s + c.ttft_client_s * load.live_requests
-    return ttft_quantile_s(wait, demand.prompts, load.stay, front_end_s, percentile)
+    front_end = front_end_s(candidates.coefficients, load)
+    return ttft_quantile_s(wait, demand.prompts, load.stay, front_end, percentile)
+
+
+def front_end_s(c: StepCoefficients, load: ReplicaLoad) -> FloatArray:
+    """What a first token takes beside waiting and computing, s."""
+    return np.asarray(c.ttft_floor_s + c.ttft_client_s * load.live_requests)
 
 
 class PoolCheck(StrEnum):
@@ -245,18 +284,23 @@ class PoolCheck(StrEnum):
 
     BOUND = "bound"
     """By a figure that the quantile cannot fall below: what it rejects is infeasible."""
+    SURE = "sure"
+    """By a figure that the quantile cannot exceed: what it accepts is feasible."""
     GUESS = "guess"
     """By the three-moment gamma: close, in both directions."""
     NONE = "none"
     """Not at all, for callers that check it exactly."""
 
 
-def judged_tokens(candidates: Candidates, load: ReplicaLoad, overflow: float, check: PoolCheck) -> FloatArray:
-    """Live tokens that each candidate's pool is judged by, token-equivalents."""
+def pool_figure(check: PoolCheck, load: ReplicaLoad, moments: Moments, overflow: float) -> FloatArray:
+    """Live tokens that the pool of each candidate is judged by, token-equivalents."""
     if check is PoolCheck.NONE:
         return np.zeros_like(load.rate_per_s)
-    figure = quantile_lower_bound if check is PoolCheck.BOUND else screened_quantile
-    moments = candidates.moments.at(candidates.moment_index)
+    figure = {
+        PoolCheck.BOUND: quantile_lower_bound,
+        PoolCheck.SURE: quantile_upper_bound,
+        PoolCheck.GUESS: screened_quantile,
+    }[check]
     return np.asarray(figure(load.rate_per_s, load.idc, moments, load.stay, overflow))
 
 
@@ -272,7 +316,8 @@ def used_shares(
     What the token pool accepts here must be checked exactly before a plan may rely on it.
     """
     load = settle(candidates, demand, replicas)
-    tokens = judged_tokens(candidates, load, limits.overflow_probability, check)
+    moments = candidates.moments.at(candidates.moment_index)
+    tokens = pool_figure(check, load, moments, limits.overflow_probability)
     shares: dict[str, FloatArray] = {
         Constraint.TOKEN_POOL: tokens / candidates.pool_tokens,
         Constraint.SEQUENCES: live_request_quantile(load, limits.overflow_probability) / candidates.max_num_seqs,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.queueing.footprint import Marks, Moments
-from planner.traffic.types import FloatArray
+from planner.traffic.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,10 @@ class Residence:
     s1: FloatArray
     s2: FloatArray
     token_s: FloatArray
+
+    def at(self, index: IntArray) -> Residence:
+        """Of many candidates, those at ``index``."""
+        return Residence(self.s0[index], self.s1[index], self.s2[index], self.token_s[index])
 
     def mean_s(self, moments: Moments) -> FloatArray:
         """Mean time in system, s."""

@@ -20,12 +20,15 @@ waits are short (rho 0.4). tests/queueing repeats a part of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.queueing.residence import Residence
-from planner.traffic.types import FloatArray, LengthLaw
+from planner.traffic.types import FloatArray, IntArray, LengthLaw
 
 DRAIN = 0.12
 PROMPT_POINTS = 40
@@ -34,7 +37,7 @@ BISECTIONS = 45
 
 @dataclass(frozen=True)
 class PromptPoints:
-    """The prompt-length law as a few weighted groups of neighbours.
+    """The prompt-length law as a few weighted groups of neighbours; of one law, or one row for each of several.
 
     The mean of a group keeps the work exact; its longest prompt keeps a request's own time from being understated.
     """
@@ -42,6 +45,40 @@ class PromptPoints:
     weight: FloatArray
     mean: FloatArray
     longest: FloatArray
+
+    @cached_property
+    def powers(self) -> FloatArray:
+        """E[P^k] of the groups' means for k = 1..4, tokens^k, along the first axis."""
+        return np.stack([(self.weight * self.mean**k).sum(axis=-1) for k in (1, 2, 3, 4)])
+
+    def at(self, index: IntArray) -> PromptPoints:
+        """Of several laws, those at ``index``, one for each candidate."""
+        return PromptPoints(self.weight[index], self.mean[index], self.longest[index])
+
+
+def stack_points(laws: Sequence[PromptPoints]) -> PromptPoints:
+    """Several laws as rows; the shorter ones are filled up with groups of no weight."""
+    most = max((len(points.weight) for points in laws), default=0)
+
+    def rows(name: str) -> FloatArray:
+        filled = [np.pad(getattr(points, name), (0, most - len(points.weight))) for points in laws]
+        return np.array(filled).reshape(len(laws), most)
+
+    return PromptPoints(rows("weight"), rows("mean"), rows("longest"))
+
+
+class Occupied(NamedTuple):
+    """Moments of the time that a prompt keeps the server, s and s^2."""
+
+    mean_s: FloatArray
+    second_s2: FloatArray
+
+
+def occupied(powers: FloatArray, stay: Residence) -> Occupied:
+    """E[X] and E[X^2] of X = s1 P + s2 P^2, from `PromptPoints.powers`."""
+    p1, p2, p3, p4 = powers
+    linear, square = stay.s1, stay.s2
+    return Occupied(linear * p1 + square * p2, linear**2 * p2 + 2.0 * linear * square * p3 + square**2 * p4)
 
 
 def prompt_points(law: LengthLaw) -> PromptPoints:
@@ -65,7 +102,7 @@ class Wait:
     """Mean of the exponential above the atom, s."""
     drained_s: FloatArray
 
-    def quantile_s(self, share: float) -> FloatArray:
+    def quantile_s(self, share: float | FloatArray) -> FloatArray:
         """Wait that a share of requests does not exceed, s."""
         return np.maximum(self.mean_s * np.log(np.maximum(self.reached / (1.0 - share), 1e-300)) - self.drained_s, 0.0)
 
@@ -75,10 +112,12 @@ def mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, points: PromptPoints,
 
     ``batch`` may have leading axes, such as one for time scales; the result has its shape.
     """
-    occupied = stay.occupied_s(points.mean)
-    mean, second = occupied @ points.weight, occupied**2 @ points.weight
-    rho = rate_per_s * mean
-    numerator = rate_per_s * second / 2.0 + (batch - 1.0) * mean
+    return _mean_wait_s(rate_per_s, batch, occupied(points.powers, stay))
+
+
+def _mean_wait_s(rate_per_s: FloatArray, batch: FloatArray, work: Occupied) -> FloatArray:
+    rho = rate_per_s * work.mean_s
+    numerator = rate_per_s * work.second_s2 / 2.0 + (batch - 1.0) * work.mean_s
     return np.where(rho < 1.0, numerator / np.maximum(1.0 - rho, 1e-9), np.inf)
 
 
@@ -96,29 +135,50 @@ def longest_wait(
     share
         Percentile at which scales are compared.
     """
-    rho = np.clip(rate_per_s * (stay.occupied_s(points.mean) @ points.weight), 0.0, 1.0)
+    return longest_wait_of(rate_per_s, batch, scale_s[:, None], occupied(points.powers, stay), share)
+
+
+def longest_wait_of(
+    rate_per_s: FloatArray, batch: FloatArray, scale_s: FloatArray, work: Occupied, share: float | FloatArray
+) -> Wait:
+    """`longest_wait` from the moments of the work, with scales of shape (scales, 1) or (scales, candidates)."""
+    rho = np.clip(rate_per_s * work.mean_s, 0.0, 1.0)
     reached = np.clip(1.0 - (1.0 - rho) / batch, 1e-12, 1.0)
-    mean = np.maximum(mean_wait_s(rate_per_s, batch, points, stay), 1e-12) / reached
-    drained = DRAIN * (1.0 - rho) * (scale_s - scale_s[0])[:, None]
+    mean = np.maximum(_mean_wait_s(rate_per_s, batch, work), 1e-12) / reached
+    drained = DRAIN * (1.0 - rho) * (scale_s - scale_s[0])
     longest = np.argmax(Wait(reached, mean, drained).quantile_s(share), axis=0)[None, :]
     return Wait(*(np.take_along_axis(values, longest, axis=0)[0] for values in (reached, mean, drained)))
 
 
 def ttft_quantile_s(
-    wait: Wait, points: PromptPoints, stay: Residence, floor_s: FloatArray, percentile: float
+    wait: Wait, points: PromptPoints, stay: Residence, floor_s: FloatArray, percentile: float | FloatArray
 ) -> FloatArray:
     """TTFT that a share ``percentile`` of requests does not exceed, s; infinite where the queue is not stable.
 
     TTFT = floor + wait + one running step + residence of the own prompt, with the wait independent of the own length.
     """
-    stable = np.isfinite(wait.mean_s)
-    mean = np.where(stable, wait.mean_s, 1.0)[:, None]
     own = stay.resident_s(points.longest) + (floor_s + stay.s0)[:, None]
-    low, high = own.min(axis=1), own.max(axis=1) + 40.0 * mean[:, 0]
+    stable = np.isfinite(wait.mean_s)
+    low, high = own.min(axis=1), own.max(axis=1) + 40.0 * np.where(stable, wait.mean_s, 1.0)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        spare = np.maximum(middle[:, None] - own, 0.0) + wait.drained_s[:, None]
-        late = np.where(middle[:, None] < own, 1.0, wait.reached[:, None] * np.exp(-spare / mean))
-        exceeds = late @ points.weight > 1.0 - percentile
+        exceeds = _late(middle, wait, points, own) > 1.0 - percentile
         low, high = np.where(exceeds, middle, low), np.where(exceeds, high, middle)
     return np.where(stable, high, np.inf)
+
+
+def late_share(
+    limit_s: FloatArray, wait: Wait, points: PromptPoints, stay: Residence, floor_s: FloatArray
+) -> FloatArray:
+    """Share of requests whose TTFT exceeds ``limit_s``, with the law of `ttft_quantile_s`; 1 where not stable."""
+    return _late(limit_s, wait, points, stay.resident_s(points.longest) + (floor_s + stay.s0)[:, None])
+
+
+def _late(limit_s: FloatArray, wait: Wait, points: PromptPoints, own_s: FloatArray) -> FloatArray:
+    """P(own time + wait > limit); ``own_s`` is the time without the wait, shape (candidates, prompts)."""
+    stable = np.isfinite(wait.mean_s)
+    mean = np.where(stable, wait.mean_s, 1.0)[:, None]
+    spare = limit_s[:, None] - own_s
+    beyond = wait.reached[:, None] * np.exp(-(np.maximum(spare, 0.0) + wait.drained_s[:, None]) / mean)
+    late = (np.where(spare < 0.0, 1.0, beyond) * points.weight).sum(axis=1)
+    return np.where(stable, late, 1.0)

@@ -23,7 +23,8 @@ from planner.memory.vllm.blocks import (
 )
 from planner.memory.vllm.groups import Group
 from planner.memory.vllm.packing import least_padding, packed_groups
-from planner.memory.vllm.sizing import in_flight_tokens, layout_of, live_bytes, pool_of
+from planner.memory.vllm.replica import layout_of
+from planner.memory.vllm.sizing import in_flight_tokens, live_bytes, pool_of
 
 NEW = LayoutRules("fewest-or-most", "scale-or-pad")
 MIDDLE = LayoutRules("fewest-or-most", "scale")

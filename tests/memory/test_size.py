@@ -14,7 +14,8 @@ from planner.errors import InputError
 from planner.memory.size import size, stored_dtype
 from planner.memory.types import Deployment, GivenTerms, KvDtype, WeightDtype
 from planner.memory.vllm import blocks
-from planner.memory.vllm.sizing import in_flight_tokens, layout_of
+from planner.memory.vllm.replica import layout_of
+from planner.memory.vllm.sizing import in_flight_tokens
 from planner.origin import Origin
 
 CATALOG = load_catalog()

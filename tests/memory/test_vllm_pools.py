@@ -19,7 +19,8 @@ from planner.memory.rules import start_rules
 from planner.memory.size import MODELLED_DTYPES
 from planner.memory.types import Deployment, KvDtype, Refusal, Speculative, WeightDtype
 from planner.memory.vllm.blocks import request_bytes
-from planner.memory.vllm.sizing import default_length, in_flight_tokens, layout_of, pool_of
+from planner.memory.vllm.replica import layout_of
+from planner.memory.vllm.sizing import default_length, in_flight_tokens, pool_of
 
 from .conftest import DATA, rows
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.optimise.types import Config, LengthChoice
+from planner.queueing.dispersion import dispersion_of
 from planner.queueing.footprint import marks_of, moments_of, stack_moments
 from planner.queueing.holding import pool_token_equivalents
 from planner.queueing.load import (
@@ -15,7 +16,6 @@ from planner.queueing.load import (
     Constraint,
     Demand,
     Limits,
-    dispersion_of,
     live_request_quantile,
     scaled,
     settle,

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from planner.queueing.dispersion import dispersion_of
 from planner.queueing.live_tokens import batch_mean, thinned_idc
-from planner.queueing.load import dispersion_of
 from planner.queueing.residence import Residence
 from planner.queueing.waiting import (
     PromptPoints,

@@ -10,38 +10,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner import units
 from planner.catalog.engine import EngineFacts
 from planner.catalog.engine_rules.vllm import MemoryTier, VllmRules
 from planner.catalog.gpu import Gpu
 from planner.catalog.model_shape import ModelShape
-from planner.memory.loading import loading_of
-from planner.memory.options import on_gpu, option_terms
 from planner.memory.overheads import ProfilingRun, given_overhead, vllm_overheads
 from planner.memory.rules import start_rules
-from planner.memory.terms import MORE_ROOM, memory_term, no_room, weights_term
-from planner.memory.types import Deployment, GivenTerms, Pool, Refusal, Sizing, Term, WeightBytes
-from planner.memory.vllm import blocks, pages
-from planner.memory.weights import weight_bytes
+from planner.memory.terms import MORE_ROOM, no_room
+from planner.memory.types import Deployment, GivenTerms, Pool, Refusal, Sizing, Term
+from planner.memory.vllm import blocks
+from planner.memory.vllm.replica import Replica, layout_of
 from planner.origin import Origin
 
 ONE_REQUEST = "one request of max_model_len must fit"
 """Name of the rule that a shorter ``max_model_len`` satisfies."""
 
 
-def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, given: GivenTerms) -> Sizing:
-    """Size one replica as vLLM does at start-up; see the module for the formula."""
-    memory = memory_term(gpu, given)
+def size_vllm(
+    shape: ModelShape,
+    gpu: Gpu,
+    facts: EngineFacts,
+    deployment: Deployment,
+    given: GivenTerms,
+    replica: Replica | None = None,
+) -> Sizing:
+    """Size one replica as vLLM does at start-up; see the module for the formula.
+
+    ``replica`` is what another deployment, which differs in its caps alone, has found out already.
+    """
+    replica = replica or Replica(shape, gpu, facts, deployment, given)
+    memory = replica.memory
     max_model_len = deployment.max_model_len or default_length(shape, facts)
     max_num_seqs, batched_tokens = scheduler_limits(facts, gpu, memory.gib, deployment, max_model_len)
     utilization = deployment.gpu_memory_utilization or facts.vllm.default_utilization
     run = ProfilingRun(shape, gpu, facts, deployment, max_num_seqs, batched_tokens, max_model_len)
-    weights = weight_bytes(shape, deployment.weight_dtype, loading_of(facts, deployment, gpu))
-    terms = terms_of(run, weights, given)
+    terms = terms_of(run, replica)
     available = left_for_cache(memory, utilization, terms, given)
-    pool, no_memory = pool_of(shape, gpu, facts, deployment, math.floor(available), max_model_len, batched_tokens)
+    pool, no_memory = pool_of(
+        shape, gpu, facts, deployment, math.floor(available), max_model_len, batched_tokens,
+        layout=replica.layout(max_model_len),
+    )  # fmt: skip
     graphs_captured = given.available_gib is None  # planning alone, to which the memory is given, captures none
     if graphs_captured and not no_memory:
         no_memory = start_rules.seqs_within_state_blocks(shape, facts, deployment, max_num_seqs, pool.num_blocks)
@@ -53,7 +64,7 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
         engine=facts.name,
         engine_version=facts.version,
         deployment=deployment,
-        weights=weights,
+        weights=replica.weights,
         gpu_memory=memory,
         utilization=utilization,
         budget=budget_term(facts, deployment, memory, utilization),
@@ -62,27 +73,27 @@ def size_vllm(shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deplo
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched_tokens,
-        refusals=(*refusals_before_memory(run, utilization, memory.gib, given), *no_memory),
+        refusals=(*refusals_before_memory(run, utilization, memory.gib, replica), *no_memory),
         **vars(pool),
     )
 
 
-def terms_of(run: ProfilingRun, weights: WeightBytes, given: GivenTerms) -> tuple[Term, ...]:
+def terms_of(run: ProfilingRun, replica: Replica) -> tuple[Term, ...]:
     """What is taken from the budget: weights, options, and overheads, typed or predicted."""
-    shape, deployment = run.shape, run.deployment
-    loaded = on_gpu(weights_term(shape, deployment, weights, given), weights, deployment)
-    options = option_terms(shape, run.facts, deployment, run.gpu) if given.weights_gib is None else ()
-    overheads = vllm_overheads(run) if given.overhead_gib is None else (given_overhead(given.overhead_gib),)
-    return (loaded, *options, *overheads)
+    given = replica.given
+    overheads = (
+        vllm_overheads(run, replica.outside) if given.overhead_gib is None else (given_overhead(given.overhead_gib),)
+    )
+    return (*replica.loaded, *overheads)
 
 
 def refusals_before_memory(
-    run: ProfilingRun, utilization: float, memory_gib: float, given: GivenTerms
+    run: ProfilingRun, utilization: float, memory_gib: float, replica: Replica
 ) -> tuple[Refusal, ...]:
     """Why the engine would stop before it knows the pool."""
-    asked_len = run.deployment.max_model_len
+    given, asked_len = replica.given, run.deployment.max_model_len
     return (
-        *start_rules.before_sizing(run.shape, run.gpu, run.facts, run.deployment, given.weights_gib is not None),
+        *replica.early_refusals,
         *start_rules.length_allowed(run.shape, run.max_model_len, asked_len),
         *start_rules.scheduler_budget(run.batched_tokens, run.max_num_seqs),
         *start_rules.whole_prompts(run.facts, run.batched_tokens, run.max_model_len),
@@ -106,10 +117,11 @@ def pool_of(
     available_bytes: int,
     max_model_len: int,
     batched_tokens: int,
+    layout: blocks.Layout | None = None,
 ) -> tuple[Pool, list[Refusal]]:
     """Blocks, tokens and concurrency that ``available_bytes`` give, and what the memory checks refuse."""
     rules, refusals = facts.vllm, []
-    pool = layout_of(shape, gpu, facts, deployment, max_model_len)
+    pool = layout or layout_of(shape, gpu, facts, deployment, max_model_len)
     if pool.refusal:
         message = f"{facts.name} {facts.version} cannot hold this model's layers in one pool: {pool.refusal}"
         refusals.append(Refusal("page sizes", message, "Use a newer engine version or another tp"))
@@ -138,26 +150,6 @@ def pool_of(
         max_concurrency=concurrency,
     )
     return figures, refusals
-
-
-def layout_of(
-    shape: ModelShape, gpu: Gpu, facts: EngineFacts, deployment: Deployment, max_model_len: int
-) -> blocks.Layout:
-    """How the pool of one rank is cut up."""
-    rules = facts.vllm
-    kv_dtype = pages.kv_dtype_in_use(shape, gpu, rules, deployment.kv_dtype)
-    kinds = pages.kinds_of(shape, gpu, rules, deployment, kv_dtype, max_model_len)
-    layout_rules = blocks.layout_rules(
-        rules,
-        kinds,
-        hybrid_manager=deployment.vllm.hybrid_kv_cache_manager,
-        compressed=pages.is_compressed(shape),
-    )
-    whole = blocks.layout(kinds, layout_rules)
-    stage = blocks.on_fullest_stage(whole, shape.num_layers, deployment.pp)
-    if rules.check_counts_all_stages and deployment.pp > 1:
-        return replace(stage, checked_block_bytes=whole.bytes_per_block)
-    return stage
 
 
 def in_flight_tokens(rules: VllmRules, deployment: Deployment, batched_tokens: int) -> int:
