@@ -64,6 +64,14 @@ class Policy(Strict):
     """An offer priced longer ago than this on the day of planning is left out, and the plan says so."""
     spare_replicas: int = Field(default=0, ge=0, le=1000)
     """Replicas beyond the need, for each pool, unless the model says otherwise."""
+    spot_reserve: float = Field(default=0.2, ge=0, lt=1)
+    """Share of spot instances held beyond the need, because some are taken away at any time."""
+    max_power_kw: float | None = Field(default=None, gt=0)
+    """Largest electric power of the whole fleet, PUE included."""
+    max_carbon_kg: float | None = Field(default=None, gt=0)
+    """Largest emission of the horizon, kg CO2e."""
+    max_liability_usd: float | None = Field(default=None, ge=0)
+    """Largest sum that new commitments may still cost after the horizon."""
 
 
 class Solver(Strict):
@@ -71,9 +79,116 @@ class Solver(Strict):
 
     name: Literal["highs", "cbc"] = "highs"
     gap: float = Field(default=0.001, gt=0, lt=1)
-    time_limit_s: float = Field(default=120.0, gt=0)
-    threads: int = Field(default=1, ge=1)
-    seed: int = Field(default=0, ge=0)
+    time_limit_s: float = Field(default=120.0, gt=0, le=1e9)
+    threads: int = Field(default=1, ge=1, le=1024)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
+class TimeChoice(Strict):
+    """The periods that replica counts follow; without it the whole horizon is one period at the planning rate."""
+
+    zone: str = "UTC"
+    """Whose hours make the week."""
+    holidays: tuple[dt.date, ...] = ()
+    week_periods: int = Field(default=4, ge=1, le=48)
+    """Groups of hours of the week that are planned alike."""
+    by_month: bool = True
+    """Whether the months of the horizon are told apart, where growth makes them differ."""
+
+
+class Routing(Strict):
+    """How many pools a model may have and where prompts may be cut."""
+
+    max_pools: int = Field(default=1, ge=1, le=16)
+    """Most pools a model, unless the model says otherwise."""
+    bands: int = Field(default=6, ge=1, le=32)
+    """Bands of prompt lengths that pools are made of, where `cuts` is empty and more than one pool is allowed."""
+    cuts: tuple[int, ...] = ()
+    """Prompt lengths (tokens) at which a router may cut."""
+
+
+class Owned(Strict):
+    """Hardware that is there already: only what running it costs is decided."""
+
+    name: str = Field(min_length=1)
+    gpu: str
+    gpus_per_instance: int = Field(ge=1, le=1024)
+    instances: int = Field(ge=0, le=10**7)
+    region: str = ""
+    until: dt.date | None = None
+    """First day on which it is gone."""
+    usd_per_instance_h: float | None = Field(default=None, ge=0)
+    """What an hour of running one instance costs; else it follows from power, or is 0 and said to be."""
+    power_kw: float | None = Field(default=None, gt=0)
+    """Of a running instance, before PUE."""
+    source: str = Field(min_length=1)
+    source_date: dt.date | None = None
+
+
+class Buying(Strict):
+    """Hardware that may be bought: every figure is its buyer's."""
+
+    name: str = Field(min_length=1)
+    gpu: str
+    gpus_per_instance: int = Field(ge=1, le=1024)
+    max_instances: int = Field(ge=0, le=10**7)
+    region: str = ""
+    capex_usd: float = Field(gt=0)
+    """Price of one instance, installed."""
+    life_years: float = Field(gt=0, le=20)
+    residual_share: float = Field(default=0.0, ge=0, lt=1)
+    """What is left of the price at the end of its life."""
+    cost_of_capital: float = Field(default=0.0, ge=0, le=1)
+    """A year; 0.08 is 8 %."""
+    power_kw: float = Field(gt=0)
+    """Of a running instance, before PUE."""
+    colocation_usd_per_month: float = Field(default=0.0, ge=0)
+    maintenance_share_per_year: float = Field(default=0.0, ge=0, le=1)
+    """Of the price."""
+    source: str = Field(min_length=1)
+    source_date: dt.date | None = None
+
+
+class Site(Strict):
+    """Electricity of a region: for owned and bought hardware, and for carbon."""
+
+    region: str
+    pue: float = Field(default=1.0, ge=1, le=4)
+    usd_per_kwh: float = Field(default=0.0, ge=0)
+    carbon_kg_per_kwh: float | None = Field(default=None, ge=0)
+    source: str = Field(min_length=1)
+    source_date: dt.date | None = None
+
+
+class ExistingCommitment(Strict):
+    """Instances that are paid until a day, whatever is planned."""
+
+    offer: str
+    """Id of the catalogue's offer."""
+    instances: int = Field(ge=1, le=10**7)
+    until: dt.date
+    """First day that is not paid any more."""
+    usd_per_instance_h: float | None = Field(default=None, ge=0)
+    """The contract's price; ``None``: the catalogue's."""
+
+
+class MultiNode(Strict):
+    """Offers whose instances are linked well enough for one replica to span several."""
+
+    provider: str = ""
+    gpu: str = ""
+    offer: str = ""
+    network_gb_s: float = Field(gt=0)
+    """Bidirectional bandwidth between instances a GPU, GB/s."""
+    source: str = Field(min_length=1)
+
+
+class MovementLimit(Strict):
+    """How far this plan may move away from last quarter's."""
+
+    last_plan: str
+    """plan.json of last quarter, relative to the request."""
+    max_moved_gpus: int = Field(ge=0, le=10**9)
 
 
 class Engine(Strict):
@@ -179,6 +294,9 @@ class TrafficSource(Strict):
     """Whose hours make the week, for `peak_quantile`."""
     holidays: tuple[dt.date, ...] = ()
     """Days of the log that are a class of their own, for `peak_quantile`."""
+    week: str = ""
+    """Where the hours of the week come from, for plans by period: ``log`` is this log itself, else a path as in `path`
+    (same format and options, but for windows) or a CSV of hours; empty: every hour is held at the planning rate."""
     growth: float = Field(default=1.0, gt=0, le=100)
     """Factor on both rates for growth until the horizon."""
     growth_per_quarter: float | Expected = 0.0
@@ -201,6 +319,17 @@ class TrafficSource(Strict):
         return self
 
 
+class TenantTraffic(Strict):
+    """The log of one tenant: a part of the model's own log."""
+
+    path: str
+    format: str = "auto"
+    model: str = ""
+    options: dict[str, str | int | float] = Field(default_factory=dict)
+    share: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the model's requests; ``None``: its requests over those of all tenants' logs."""
+
+
 class Targets(Strict):
     """Latency targets of a model."""
 
@@ -208,6 +337,40 @@ class Targets(Strict):
     """Largest mean time per output token at the planned load."""
     ttft_ms: float | None = Field(default=None, gt=0)
     ttft_percentile: float = Field(default=0.95, gt=0, lt=1)
+
+
+class Scaling(Strict):
+    """How replicas of a pool may follow the load through the periods."""
+
+    fixed: bool = False
+    """The same number in every period."""
+    min_replicas: int = Field(default=1, ge=1, le=10**6)
+    """Never fewer are kept running, in any pool."""
+    step: int = Field(default=1, ge=1, le=10**4)
+    """Replicas are added and removed so many at a time."""
+    warm_up_min: float = Field(default=0.0, ge=0, le=24 * 60)
+    """Minutes from the decision to add a replica until it serves: the load that will have come by then is held now."""
+
+
+class ApprovedDtypes(Strict):
+    """A pair of formats that the owner of a model has measured."""
+
+    weight_dtype: WeightDtype
+    kv_dtype: KvDtype
+    score_drop: float = Field(ge=0, le=1)
+    """Drop of the quality score against the reference, as a share: 0.01 is 1 %."""
+    source: str = Field(min_length=1)
+    source_date: dt.date | None = None
+
+
+class TenantRequest(Strict):
+    """A part of a model's traffic that a router can tell by its key, client or class."""
+
+    name: str = Field(min_length=1)
+    traffic: TenantTraffic
+    targets: Targets | None = None
+    """Its own latency targets; ``None``: the model's."""
+    tail_budget: float | None = Field(default=None, ge=0, lt=1)
 
 
 class ModelRequest(Strict):
@@ -232,6 +395,21 @@ class ModelRequest(Strict):
     spare_replicas: int | None = Field(default=None, ge=0, le=1000)
     gpus: tuple[str, ...] = ()
     """GPU types allowed for this model; empty means all."""
+    max_pools: int | None = Field(default=None, ge=1, le=16)
+    """Most pools; ``None``: `Routing.max_pools`."""
+    tenant: tuple[TenantRequest, ...] = ()
+    """Parts of the traffic that may have pools of their own; together they are the model's traffic."""
+    quality: tuple[ApprovedDtypes, ...] = ()
+    """Where it is given, only these pairs of formats may be used."""
+    max_score_drop: float | None = Field(default=None, ge=0, le=1)
+    """Largest drop of the quality score that its owner accepts."""
+    scaling: Scaling = Scaling()
+    interruptible: bool = False
+    """Whether its replicas may stand on spot instances."""
+    regions: tuple[str, ...] = ()
+    """Regions that its replicas may stand in; empty means all."""
+    survives_region_loss: bool = False
+    """Replicas are spread so that any one region may be lost."""
 
     @field_validator("tp_degrees", "max_num_seqs")
     @classmethod
@@ -255,6 +433,14 @@ class PlanRequest(Strict):
     quota: tuple[Quota, ...] = ()
     budget_usd: float | None = Field(default=None, gt=0)
     """Largest cost of the horizon."""
+    time: TimeChoice | None = None
+    routing: Routing = Routing()
+    owned: tuple[Owned, ...] = ()
+    buying: tuple[Buying, ...] = ()
+    site: tuple[Site, ...] = ()
+    commitment: tuple[ExistingCommitment, ...] = ()
+    multi_node: tuple[MultiNode, ...] = ()
+    movement: MovementLimit | None = None
     model: tuple[ModelRequest, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -11,6 +11,10 @@ BYTES_PER_GIB = 1024**3
 BYTES_PER_GB = 10**9
 TOKENS_PER_MTOK = 10**6
 SECONDS_PER_HOUR = 3600
+HOURS_PER_DAY = 24
+DAYS_PER_YEAR = 365
+"""Of a contract and of a price list: 8,760 hours a year and 730 a month."""
+MONTHS_PER_YEAR = 12
 MS_PER_S = 1000
 FLOPS_PER_TFLOP = 10**12
 
@@ -83,6 +87,31 @@ def minutes_to_s(minutes: float) -> float:
 def hours_to_s(hours: float) -> float:
     """Hours to seconds."""
     return hours * SECONDS_PER_HOUR
+
+
+def days_to_hours(days: float) -> float:
+    """Days to hours."""
+    return days * HOURS_PER_DAY
+
+
+def years_to_hours(years: float) -> float:
+    """Years of 365 days to hours."""
+    return years * DAYS_PER_YEAR * HOURS_PER_DAY
+
+
+def per_year_to_per_h(per_year: float) -> float:
+    """A yearly amount by the hour, at 8,760 hours a year."""
+    return per_year / years_to_hours(1)
+
+
+def per_month_to_per_h(per_month: float) -> float:
+    """A monthly amount by the hour, at 730 hours a month."""
+    return per_year_to_per_h(per_month * MONTHS_PER_YEAR)
+
+
+def w_to_kw(watts: float) -> float:
+    """W to kW."""
+    return watts / 1000
 
 
 def usd_per_mtok(usd: float, tokens: float) -> float:

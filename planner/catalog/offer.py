@@ -18,6 +18,15 @@ class Term(StrEnum):
     CAPACITY_BLOCK = "capacity_block"
 
 
+class Holding(StrEnum):
+    """How hardware of the request is had, which no provider offers."""
+
+    OWNED = "owned"
+    """It is there already."""
+    BOUGHT = "bought"
+    """It may be bought."""
+
+
 class PriceKind(StrEnum):
     """What a printed price is worth."""
 
@@ -29,6 +38,8 @@ class PriceKind(StrEnum):
     """CPU and memory are billed on top: the whole machine costs more."""
     ESTIMATE = "estimate"
     """The source itself calls the figure approximate, or it is second-hand."""
+    STATED = "stated"
+    """Stated by whoever signs the request."""
 
 
 class Offer(BaseModel):
@@ -48,8 +59,9 @@ class Offer(BaseModel):
     gpu: str
     gpus_per_instance: float = Field(gt=0)
     """Below 1 for a fraction of a GPU; such offers are listed but never planned with."""
-    usd_per_h: float = Field(gt=0)
-    term: Term
+    usd_per_h: float = Field(ge=0)
+    """0 only for owned hardware that costs nothing more to run."""
+    term: Term | Holding
     as_of: dt.date
     source_url: str = Field(min_length=1)
     notes: str = ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from planner.cli import main
 from planner.errors import InputError
 from planner.pipeline import plan_quarter
 from planner.plan import FleetPlan
@@ -74,8 +73,17 @@ def plan_with(folder: Path, calibration: str = "", dtype: str = "bf16") -> Fleet
     return plan_quarter(request, catalog(), created_at=CREATED_AT)
 
 
-def test_a_measured_term_replaces_the_predicted_one_in_the_plan(tmp_path: Path) -> None:
-    predicted, measured = (plan_with(tmp_path, text) for text in ("", MEASURED))
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
+    return plan_with(tmp_path_factory.mktemp("predicted"))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
+    return plan_with(tmp_path_factory.mktemp("measured"), MEASURED)
+
+
+def test_a_measured_term_replaces_the_predicted_one_in_the_plan(predicted: FleetPlan, measured: FleetPlan) -> None:
     one, two = (next(t for t in p.pools[0].memory.terms if t.name == "weights") for p in (predicted, measured))
     assert (two.gib, two.origin) == (16.5, "measured")
     assert "start.log" in two.source
@@ -87,8 +95,7 @@ def test_a_measured_term_replaces_the_predicted_one_in_the_plan(tmp_path: Path) 
     assert before.pool_tokens - after.pool_tokens == pytest.approx(taken * 2**30 / before.bytes_per_token, abs=16)
 
 
-def test_the_calibration_file_is_an_input_with_its_digest(tmp_path: Path) -> None:
-    predicted, measured = (plan_with(tmp_path, text) for text in ("", MEASURED))
+def test_the_calibration_file_is_an_input_with_its_digest(predicted: FleetPlan, measured: FleetPlan) -> None:
     assert not [f for f in predicted.inputs if f.role == "calibration"]
     (entry,) = [f for f in measured.inputs if f.role == "calibration"]
     assert entry.path == "measured.toml"
@@ -96,8 +103,8 @@ def test_the_calibration_file_is_an_input_with_its_digest(tmp_path: Path) -> Non
     assert predicted.run_id != measured.run_id
 
 
-def test_a_measurement_of_another_start_changes_nothing(tmp_path: Path) -> None:
-    predicted, other = (plan_with(tmp_path, text) for text in ("", MEASURED.replace("tp = 1", "tp = 2")))
+def test_a_measurement_of_another_start_changes_nothing(tmp_path: Path, predicted: FleetPlan) -> None:
+    other = plan_with(tmp_path, MEASURED.replace("tp = 1", "tp = 2"))
     assert predicted.pools[0].memory == other.pools[0].memory
 
 
@@ -123,15 +130,19 @@ def test_a_missing_calibration_file_is_an_error(tmp_path: Path) -> None:
         plan_quarter(request, catalog(), created_at=CREATED_AT)
 
 
-def test_a_broken_calibration_file_ends_the_command_with_exit_code_2(tmp_path: Path) -> None:
+def test_a_broken_calibration_file_ends_the_command_with_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "measured.toml").write_text(MEASURED + "wrong = [")
     request = tmp_path / "quarter.toml"
     request.write_text(REQUEST.format(calibration='calibration = "measured.toml"', traffic=TRAFFIC, dtype="bf16"))
-    command = [sys.executable, "-m", "planner", "plan", str(request), "-o", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert done.stderr.count("measured.toml") == 1
-    assert "Traceback" not in done.stderr
+    monkeypatch.setattr("sys.argv", ["planner", "plan", str(request), "-o", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert told.count("measured.toml") == 1
+    assert "Traceback" not in told
     assert not (tmp_path / "out").exists()
 
 
@@ -140,9 +151,11 @@ def test_mixed_is_refused_where_the_checkpoint_is_not_mixed(tmp_path: Path) -> N
         plan_with(tmp_path, dtype="mixed")
 
 
-def test_another_format_than_the_checkpoint_s_says_which_checkpoint_is_needed(tmp_path: Path) -> None:
+def test_another_format_than_the_checkpoint_s_says_which_checkpoint_is_needed(
+    tmp_path: Path, predicted: FleetPlan
+) -> None:
     plan = plan_with(tmp_path, dtype="int4-awq")
     (line,) = [w for w in plan.warnings if "stored in bf16" in w]
     assert line.startswith("chat:")
     assert "int4-awq" in line
-    assert not [w for w in plan_with(tmp_path).warnings if "stored in" in w]
+    assert not [w for w in predicted.warnings if "stored in" in w]

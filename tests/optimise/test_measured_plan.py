@@ -89,7 +89,7 @@ def test_the_file_is_an_input_with_its_digest(tmp_path: Path, modelled: FleetPla
 
 
 def test_slower_measurements_never_give_fewer_replicas(tmp_path: Path) -> None:
-    counts = [only(plan_with(tmp_path, {"tpot_p50_ms": f"{tpot:g}"})).replicas_needed for tpot in (12, 16, 22, 30, 40)]
+    counts = [only(plan_with(tmp_path, {"tpot_p50_ms": f"{tpot:g}"})).replicas_needed for tpot in (12, 22, 40)]
     assert counts == sorted(counts)
     assert counts[-1] > counts[0]
 
@@ -114,7 +114,7 @@ def test_another_version_is_used_at_the_slow_edge_and_warned_of(tmp_path: Path) 
 def test_a_provider_that_is_asked_for_and_has_no_answer_is_named_in_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.pipeline.silicon_source", lambda root: lambda *_: "no data")
+    monkeypatch.setattr("planner.inputs.silicon_source", lambda root: lambda *_: "no data")
     plan = plan_with(tmp_path, {}, speed='[speed]\nproviders = ["measured", "aiconfigurator", "roofline"]\n')
     assert only(plan).speed.tpot_ms.source.endswith("no aiconfigurator: no data")
 

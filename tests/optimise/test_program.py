@@ -1,242 +1,435 @@
-"""Every constraint family: a hand-solved case and a violating point; the ratio; solvers; statuses."""
+"""The program beyond single families: yards, packing, held quotas, what is short, degenerate inputs, names and text."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
-from itertools import product
-from types import SimpleNamespace
+from itertools import permutations
 
-import numpy as np
+import highspy
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-import planner.optimise.program as program_module
-from planner.errors import SolverError
-from planner.optimise.program import build, quota_covers
-from planner.optimise.solve import available_solvers, shortages, solve_program, solve_ratio
-from planner.optimise.types import Column, Need, ProgramData, SolverSettings
+from planner.optimise.program import build, lost_tokens, lp_text, quota_covers, trimmed, write_lp
+from planner.optimise.program.yards import widths_of, yards_of
+from planner.optimise.recount import first_fit, recount
+from planner.optimise.solve.ratio import solve_program
+from planner.optimise.types import Caps, LotKind, Movement, Placement, Supply
 from planner.plan import SolveStatus
 from planner.request import Quota
-from tests.optimise.world import SETTINGS, offer
+from tests.optimise.small_programs import EXACT, ONE, TWO, column, data, decision, lot, offer, part, solve
 
-HOURS = 100.0
-
-
-def column(model, offer_, tp, replicas, served, *, first=0, last=1, key="") -> Column:
-    config = SimpleNamespace(tp=tp, model=model, family=(offer_.gpu, tp))
-    need = Need(config, None, None, replicas, True)
-    name = key or f"{model}|{offer_.id}|tp{tp}|{replicas}|{served}|{first}-{last}"
-    return Column(name, model, first, last, offer_, need, 0, served)
+SINGLE, NODE = Supply("single", "H", 1), Supply("node", "H", 8)
 
 
-def data(columns, offers, *, bands=1, quotas=(), budget=None) -> ProgramData:
-    models = tuple(dict.fromkeys(c.model for c in columns))
-    return ProgramData(models, bands, tuple(offers), tuple(columns), tuple(quotas), budget, HOURS)
+def short(d):
+    """What an elastic program is short of, above rounding."""
+    program = build(d, 0.0, elastic=True)
+    assert solve_program(program, EXACT).status is SolveStatus.OPTIMAL
+    excess = {name: variable.value() or 0.0 for name, variable in program.slack.items()}
+    return {name: pytest.approx(value) for name, value in excess.items() if value > 1e-6}
 
 
-SMALL, NODE = offer("H100-SXM", 1, 3.0), offer("H100-SXM", 8, 20.0, provider="q")
-
-
-def test_routing_takes_the_cheapest_column_once():
-    """One model, 6 GPUs at 3 USD or one node of 8 at 20 USD: 18 < 20."""
-    columns = [column("m", SMALL, 1, 6, 1e9), column("m", NODE, 1, 6, 1e9)]
-    decision = solve_ratio(data(columns, [SMALL, NODE]), SETTINGS)
-    assert decision.instances == {SMALL.id: 6}
-    assert decision.usd == pytest.approx(1800)
-    assert decision.status is SolveStatus.OPTIMAL
-
-
-def test_routing_path_over_bands():
-    """Two bands: two pools of 1 and 2 GPUs beat one pool of 4 for both bands."""
-    columns = [
-        column("m", SMALL, 1, 4, 2e9, first=0, last=2),
-        column("m", SMALL, 1, 1, 1e9, first=0, last=1),
-        column("m", SMALL, 1, 2, 1e9, first=1, last=2),
-    ]
-    decision = solve_ratio(data(columns, [SMALL], bands=2), SETTINGS)
-    assert decision.usd == pytest.approx(900)
-    assert len(decision.columns) == 2
-
-
-def test_routing_violated_when_a_band_is_not_served():
-    columns = [column("m", SMALL, 1, 1, 1e9, first=0, last=1)]
-    assert solve_ratio(data(columns, [SMALL], bands=2), SETTINGS) is None
+# ---------------------------------------------------------------- where replicas stand
 
 
 def test_two_models_share_a_node():
-    """3 + 5 GPUs fill one node of 8."""
-    columns = [column("a", NODE, 1, 3, 1e9), column("b", NODE, 1, 5, 1e9)]
-    assert solve_ratio(data(columns, [NODE]), SETTINGS).instances == {NODE.id: 1}
-
-
-def test_replicas_are_not_split_over_nodes():
-    """Three replicas of 4 GPUs on nodes of 6 need three nodes, not two, whatever 12 / 6 says."""
-    six = offer("H100-SXM", 6, 20.0)
-    columns = [column("a", six, 4, 3, 1e9)]
-    assert solve_ratio(data(columns, [six]), SETTINGS).instances == {six.id: 3}
+    """3 + 5 GPUs fill one node of 8: 20 USD x 100 h."""
+    d = data([column("a", part("H", 1, 3)), column("b", part("H", 1, 5))], [NODE], [lot("n", NODE, 20.0)])
+    assert solve(d).usd == pytest.approx(2000)
 
 
 def test_small_replicas_fill_what_large_ones_leave():
     """Nodes of 6: two replicas of 4 leave 2 + 2, which four of 1 fill; a fifth needs another node."""
-    six = offer("H100-SXM", 6, 20.0)
-    fits = [column("a", six, 4, 2, 1e9), column("b", six, 1, 4, 1e9)]
-    over = [column("a", six, 4, 2, 1e9), column("b", six, 1, 5, 1e9)]
-    assert solve_ratio(data(fits, [six]), SETTINGS).instances == {six.id: 2}
-    assert solve_ratio(data(over, [six]), SETTINGS).instances == {six.id: 3}
+    six = Supply("six", "H", 6)
+    for ones, nodes in ((4, 2), (5, 3)):
+        d = data([column("a", part("H", 4, 2)), column("b", part("H", 1, ones))], [six], [lot("n", six, 1.0)])
+        assert solve(d).running == {"n": (nodes,)}
 
 
-def test_quota_moves_the_rest_elsewhere_and_zero_forbids():
-    columns = [column("m", SMALL, 1, 6, 1e9), column("m", NODE, 1, 6, 1e9)]
-    quota = Quota(name="small", provider="p", max_gpus=5)
-    assert solve_ratio(data(columns, [SMALL, NODE], quotas=[quota]), SETTINGS).instances == {NODE.id: 1}
-    nothing = Quota(name="all", gpu="H100-SXM", max_gpus=0)
-    short = data(columns, [SMALL, NODE], quotas=[nothing])
-    assert solve_ratio(short, SETTINGS) is None
-    assert shortages(short, SETTINGS) == {"all": pytest.approx(6)}
+def test_no_replica_straddles_fast_domains():
+    """Instances of 12 GPUs in domains of 6: a domain holds one replica of 4, so three need two instances."""
+    split, whole = Supply("split", "H", 12, nvlink_domain=6), Supply("whole", "H", 12)
+    for supply, instances in ((split, 2), (whole, 1)):
+        d = data([column("a", part("H", 4, 3))], [supply], [lot("n", supply, 1.0)])
+        found = solve(d)
+        assert found.running == {"n": (instances,)}
+        assert recount(d, found) == []
+    tight = data([column("a", part("H", 4, 3))], [split], [lot("n", split, 1.0)])
+    one = decision(tight, tight.columns, {"n": (1,)}, placed={(Placement("H", 4), "split"): (3,)})
+    assert recount(tight, one) == ["all: replicas do not fit 1 instances of split"]
 
 
-def test_budget_binds():
-    columns = [column("m", SMALL, 1, 6, 1e9)]
-    assert solve_ratio(data(columns, [SMALL], budget=1800.0), SETTINGS).usd == pytest.approx(1800)
-    short = data(columns, [SMALL], budget=1799.0)
-    assert solve_ratio(short, SETTINGS) is None
-    assert shortages(short, SETTINGS) == {"budget": pytest.approx(1.0)}
+def test_a_replica_of_several_instances_takes_them_whole():
+    """One replica of 16 takes two nodes of 8; three of 1 need a third, though 16 + 3 < 24 leaves room for 5 more."""
+    linked = replace(NODE, multi_node=True)
+    for ones, nodes in ((0, 2), (3, 3), (8, 3), (9, 4)):
+        columns = [column("a", part("H", 16, 1))] + ([column("b", part("H", 1, ones))] if ones else [])
+        d = data(columns, [linked], [lot("n", linked, 1.0)])
+        found = solve(d)
+        assert found.running == {"n": (nodes,)}
+        assert recount(d, found) == []
+    unlinked = data([column("a", part("H", 16, 1))], [NODE], [lot("n", NODE, 1.0)])
+    assert solve(unlinked) is None
+
+
+def test_whole_instances_count_as_the_room_that_others_lose():
+    """Nodes of 6: a replica of 12 takes two, one of 4 a third; of its room for 4 each node gives 4 GPUs, not 6."""
+    linked = Supply("six", "H", 6, multi_node=True)
+    d = data([column("a", part("H", 12, 1)), column("b", part("H", 4, 1))], [linked], [lot("n", linked, 1.0)])
+    found = solve(d)
+    assert found.running == {"n": (3,)}
+    assert recount(d, found) == []
+
+
+def test_interruption_reserve_of_spot():
+    """Of spot 80 % counts: 8 replicas of 1 GPU need 8 / 6.4, two nodes; 12 fit two (12.8), 13 need three."""
+    spot = Supply("spot", "H", 8, spot=True, usable_share=0.8)
+    for replicas, nodes in ((6, 1), (8, 2), (12, 2), (13, 3)):
+        d = data([column("a", part("H", 1, replicas, interruptible=True))], [spot], [lot("s", spot, 1.0)])
+        found = solve(d)
+        assert found.running == {"s": (nodes,)}
+        assert recount(d, found) == []
+    full = decision(d, d.columns, {"s": (2,)}, placed={(d.columns[0].parts[0].placement, "spot"): (13,)})
+    assert recount(d, full) == ["all: replicas of 1 GPUs and more take 13 GPUs on spot, beyond 80% of 2 instances"]
+
+
+def test_only_what_may_be_interrupted_stands_on_spot():
+    spot = Supply("spot", "H", 1, spot=True)
+    d = data([column("a", part("H", 1, 1))], [spot], [lot("s", spot, 1.0)])
+    assert solve(d) is None
+    there = decision(d, d.columns, {"s": (1,)}, placed={(Placement("H", 1), "spot"): (1,)})
+    assert recount(d, there) == ["H x 1 cannot stand on spot"]
+
+
+def test_regions_of_a_placement():
+    """East is dearer, and the rule says east."""
+    east, west = Supply("e", "H", 1, region="east"), Supply("w", "H", 1, region="west")
+    d = data(
+        [column("a", part("H", 1, 1, regions=("east",)))], [east, west], [lot("e", east, 2.0), lot("w", west, 1.0)]
+    )
+    assert solve(d).running == {"e": (1,)}
+
+
+def test_instances_of_different_size_make_one_yard_without_replica_variables():
+    """Where nothing but size tells supplies apart, no variable says where a replica stands, and the plan still does.
+
+    Two replicas of 4 and three of 1: a node of 8 (10 USD) and three single GPUs (1.5 each), 14.5 x 100 h.
+    """
+    columns = [column("a", part("H", 4, 2)), column("b", part("H", 1, 3))]
+    d = data(columns, [NODE, SINGLE], [lot("n", NODE, 10.0), lot("s", SINGLE, 1.5)])
+    program = build(d, 0.0)
+    assert [len(yard.supplies) for yard in program.groups.yards.yards] == [2]
+    assert not program.replicas
+    found = solve(d)
+    assert found.usd == pytest.approx(1450)
+    assert found.placed == {(Placement("H", 1), "single"): (3,), (Placement("H", 4), "node"): (2,)}
+    assert recount(d, found) == []
+
+
+def test_rows_that_follow_from_others_are_left_out():
+    """On nodes of 8 the row of 1 GPU says all; beside single GPUs replicas of 2 need theirs, of 4 and 8 do not."""
+    placements = [Placement("H", degree) for degree in (1, 2, 4, 8)]
+    assert yards_of(placements, [NODE]).yards[0].rows == (1,)
+    assert yards_of(placements, [NODE, SINGLE]).yards[0].rows == (1, 2)
+    assert yards_of(placements, [Supply("six", "H", 6)]).yards[0].rows == (1, 4)
+
+
+def test_degrees_that_do_not_divide_each_other_take_the_place_of_the_next_power_of_two():
+    """Nodes of 8 with replicas of 3 and 4: each takes 4 places, so three of either kind need two nodes."""
+    assert widths_of([1, 2, 4, 8], 8) == {1: 1, 2: 2, 4: 4, 8: 8}
+    assert widths_of([3, 6], 8) == {3: 3, 6: 6}
+    assert widths_of([3, 4, 6], 8) == {3: 4, 4: 4, 6: 8}
+    assert widths_of([4, 6], 6) == {4: 4, 6: 6}
+    d = data([column("a", part("H", 3, 1)), column("b", part("H", 4, 2))], [NODE], [lot("n", NODE, 1.0)])
+    found = solve(d)
+    assert found.running == {"n": (2,)}
+    assert recount(d, found) == []
+
+
+def test_a_whole_domain_is_counted_as_one():
+    """Instances of 22 GPUs: three domains of 6 and one of 4. Four replicas of 6 need two, not one."""
+    supply = Supply("s", "H", 22, nvlink_domain=6)
+    d = data(
+        [column("a", part("H", 6, 4, 4)), column("b", part("H", 4, 0, 1))],
+        [supply],
+        [lot("n", supply, 1.0)],
+        periods=TWO,
+    )
+    assert build(d, 0.0).groups.yards.yards[0].rows == (4, 6)
+    found = solve(d)
+    assert found.running == {"n": (2, 2)}
+    assert recount(d, found) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=6),
+    st.sampled_from([4, 6, 8, 12]),
+    st.sampled_from([0, 2, 4, 6]),
+)
+def test_instances_of_the_program_hold_the_replicas_whatever_the_degrees(degrees, size, domain):
+    supply = Supply("s", "H", size, nvlink_domain=domain)
+    largest = min(domain or size, size)
+    columns = [column(f"m{i}", part("H", degree, 2)) for i, degree in enumerate(degrees) if degree <= largest]
+    if columns:
+        d = data(columns, [supply], [lot("n", supply, 1.0)])
+        assert recount(d, solve(d)) == []
+
+
+def test_parts_of_several_gpu_types_share_the_load_and_count_as_pools():
+    """Four GPUs of each type where eight of one cannot be had: (4 x 1 + 4 x 2) x 100 h."""
+    other = Supply("other", "L", 1)
+    lots = [lot("a", SINGLE, 1.0, available=(4,)), lot("b", other, 2.0, available=(5,))]
+    parts = (part("H", 1, 4), part("L", 1, 4))
+    columns = [column("m", part("H", 1, 8)), column("m", part("L", 1, 8)), column("m", parts)]
+    assert solve(data(columns, [other, SINGLE], lots)).usd == pytest.approx(1200)
+    assert solve(data(columns, [other, SINGLE], lots, max_pools=1)) is None
+
+
+def test_two_parts_in_one_yard_add_up():
+    """One column with replicas of 1 and of 2 GPUs on the same node: 2 x 1 + 3 x 2 = 8 GPUs."""
+    d = data([column("m", (part("H", 1, 2), part("H", 2, 3)))], [NODE], [lot("n", NODE, 1.0)])
+    assert solve(d).running == {"n": (1,)}
+
+
+def test_two_regions_carry_twice_the_need():
+    """With two regions either must hold all: 2 x 3 replicas."""
+    supplies = [Supply(r, "H", 1, region=r) for r in ("east", "west")]
+    d = data([column("m", part("H", 1, 3, spread="m"))], supplies, [lot(s.id, s, 1.0) for s in supplies])
+    assert solve(d).running == {"east": (3,), "west": (3,)}
+    assert solve(replace(d, supplies=d.supplies[:1], lots=d.lots[:1])) is None
+
+
+# ---------------------------------------------------------------- what is bought
+
+
+def test_a_commitment_without_price_for_running_has_one_variable():
+    """Reserved at 1 USD all the time beats 3 on demand for 60 h; no cap sees it run, so it always does."""
+    c = lot("c", SINGLE, reserved=1.0, kind=LotKind.NEW_COMMITMENT)
+    d = data([column("m", part("H", 1, 1, 0))], [SINGLE], [lot("a", SINGLE, 3.0), c], periods=TWO)
+    program = build(d, 0.0)
+    assert program.x["c", 0] is program.x["c", 1] is program.reserved["c"]
+    found = solve(d)
+    assert (found.reserved, found.usd) == ({"c": 1}, pytest.approx(100))
+    capped = replace(d, lots=(d.lots[0], replace(c, power_kw=2.0)), caps=Caps(power_kw=5.0))
+    assert build(capped, 0.0).x["c", 0] is not build(capped, 0.0).reserved["c"]
+
+
+def test_quota_counts_what_is_held_and_what_is_reserved():
+    """Quota of 4 GPUs: 2 are held, 1 is reserved all the time, so 1 is left on demand by night."""
+    held = lot("h", SINGLE, available=(2, 2), kind=LotKind.EXISTING_COMMITMENT)
+    c = lot("c", SINGLE, reserved=0.5, kind=LotKind.NEW_COMMITMENT)
+    columns = [column("m", part("H", 1, 3, 4))]
+    quota = Quota(name="q", gpu="H", max_gpus=4)
+    d = data(columns, [SINGLE], [lot("a", SINGLE, 3.0), c, held], periods=TWO, quotas=(quota,))
+    found = solve(d)
+    assert recount(d, found) == []
+    assert found.usd == pytest.approx(2 * 0.5 * 100)  # both are needed by night; reserved costs 50, on demand 120
+    assert solve(replace(d, quotas=(quota.model_copy(update={"max_gpus": 3}),))) is None
+
+
+def test_quota_counts_reserved_instances_in_every_period():
+    """One type peaks at 3 by day, the other by night: 4 run at any time, but 3 + 3 are reserved."""
+    other = Supply("other", "L", 1)
+    lots = [lot(g, s, 0.1, reserved=1.0, kind=LotKind.BOUGHT) for g, s in (("h", SINGLE), ("l", other))]
+    columns = [column("a", part("H", 1, 3, 1)), column("b", part("L", 1, 1, 3))]
+    d = data(columns, [other, SINGLE], lots, periods=TWO, quotas=(Quota(name="q", max_gpus=6),))
+    assert solve(d).reserved == {"h": 3, "l": 3}
+    assert solve(replace(d, quotas=(Quota(name="q", max_gpus=5),))) is None
 
 
 def test_quota_matching():
-    one = offer("H100-SXM", 8, 20.0, provider="aws", region="us-east-1")
+    one = offer("o", "H100-SXM", 8, "aws", "us-east-1")
     assert quota_covers(Quota(name="q", max_gpus=1), one)
-    assert quota_covers(Quota(name="q", provider="aws", gpu="H100-SXM", max_gpus=1), one)
+    assert quota_covers(Quota(name="q", provider="aws", gpu="H100-SXM", offer="o", max_gpus=1), one)
     assert not quota_covers(Quota(name="q", provider="aws", region="eu", max_gpus=1), one)
     assert not quota_covers(Quota(name="q", offer="other", max_gpus=1), one)
 
 
-def test_every_constraint_family_is_built_and_tested():
-    """A new ``add_`` family must be called by `build` and be named here with its tests."""
-    tested = {"add_routing", "add_node_packing", "add_quotas", "add_budget"}
-    families = {name for name, _ in inspect.getmembers(program_module, inspect.isfunction) if name.startswith("add_")}
-    assert families == tested
-    source = inspect.getsource(build)
-    assert all(f"{name}(program, data)" in source for name in families)
+def test_moved_gpus_are_counted_at_the_largest_period():
+    """Columns peak by day or by night; neither period's row follows from the other."""
+    columns = [column("m", part("H", 1, 4, 1)), column("m", part("H", 1, 1, 3), 0.9e9)]
+    d = data(columns, [SINGLE], [lot("a", SINGLE, 1.0)], periods=TWO, movement=Movement({("m", "H"): 1}, 2))
+    assert len(build(d, 0.0).rows["movement"]) == 3
+    assert solve(d, theta=1.0).columns == (columns[1],)
+    flat = data([column("m", part("H", 1, 4, 1))], [SINGLE], d.lots, periods=TWO, movement=d.movement)
+    assert build(flat, 0.0).rows["movement"] == ["moved(0,0)", "movement"]
 
 
-def test_ratio_refuses_tokens_only_when_it_pays():
-    """Serving the last 10 % costs one GPU of eleven. It pays while 1 / 11 < 0.1: the ratio keeps it."""
-    cheap, full = column("m", SMALL, 1, 10, 0.90e9), column("m", SMALL, 1, 11, 1.0e9)
-    decision = solve_ratio(data([cheap, full], [SMALL]), SETTINGS)
-    assert decision.columns == (full,)
-    dear = column("m", SMALL, 1, 12, 1.0e9)
-    decision = solve_ratio(data([cheap, dear], [SMALL]), SETTINGS)
-    assert decision.columns == (cheap,)
-    assert decision.usd_per_token == pytest.approx(3000 / 0.9e9)
-    assert decision.gap == pytest.approx(0, abs=1e-9)
+def test_instances_that_nothing_needs_are_trimmed():
+    """Four replicas of 1 and one of 8: of 9 single GPUs 4 stay, the dearer go first, and 2 nodes of 3 need not be paid.
+
+    The one node stays whatever single GPUs there are; an idle type goes altogether.
+    """
+    other = Supply("other", "L", 1)
+    columns = [column("a", part("H", 1, 4)), column("b", part("H", 8, 1))]
+    lots = [
+        lot("cheap", SINGLE, 1.0), lot("dear", SINGLE, 2.0), lot("idle", other),
+        lot("node", NODE, reserved=5.0, kind=LotKind.NEW_COMMITMENT),
+    ]  # fmt: skip
+    d = data(columns, [NODE, other, SINGLE], lots)
+    running, reserved = trimmed(
+        build(d, 0.0), d, columns, {"cheap": (6,), "dear": (3,), "idle": (2,), "node": (1,)}, {"node": 3}
+    )
+    assert (running, reserved) == ({"cheap": (4,), "node": (1,)}, {"node": 1})
 
 
-def brute_force(d: ProgramData) -> float:
-    """Least ratio by trying every choice of columns; nodes from first fit by decreasing size."""
-    best = np.inf
-    by_model = [[c for c in d.columns if c.model == m] for m in d.models]
-    for choice in product(*by_model):
-        usd = 0.0
-        bought = {}
-        for o in d.offers:
-            size = int(o.gpus_per_instance)
-            items = sorted(
-                (c.need.config.tp for c in choice if c.offer.id == o.id for _ in range(c.replicas)), reverse=True
-            )
-            bins = []
-            for item in items:
-                place = next((i for i, room in enumerate(bins) if room >= item), None)
-                if place is None:
-                    bins.append(size - item)
-                else:
-                    bins[place] -= item
-            bought[o.id] = len(bins) * size
-            usd += len(bins) * o.usd_per_h * d.horizon_hours
-        for q in d.quotas:
-            if sum(bought[o.id] for o in d.offers if quota_covers(q, o)) > q.max_gpus:
-                break
-        else:
-            if d.budget_usd is None or usd <= d.budget_usd:
-                best = min(best, usd / sum(c.served_tokens for c in choice))
-    return best
+# ---------------------------------------------------------------- what is short
 
 
-def random_instance(rng: np.random.Generator) -> ProgramData:
-    offers = [
-        offer(f"G{i}", int(rng.choice([1, 2, 4, 8])), float(np.round(rng.uniform(1, 30), 2)), provider=f"p{i % 2}")
-        for i in range(int(rng.integers(2, 5)))
+def test_what_is_short_of_each_limit():
+    """Six GPUs are needed of H; each limit falls short by one unit of its own."""
+    m = column("m", part("H", 1, 6))
+    a = lot("a", SINGLE, 3.0, power=2.0, carbon=0.5)
+    d = data([m], [SINGLE], [a])
+    assert short(d) == {}
+    assert short(replace(d, quotas=(Quota(name="small", max_gpus=5),))) == {"quota[small]": 1}
+    assert short(replace(d, caps=Caps(budget_usd=1799.0))) == {"budget": 1}
+    assert short(replace(d, caps=Caps(power_kw=11.0))) == {"power": 1}
+    assert short(replace(d, caps=Caps(carbon_kg=299.0))) == {"carbon": 1}
+    assert short(replace(d, lots=(replace(a, available=(5,)),))) == {"available[a]": 1}
+    assert short(replace(d, movement=Movement({("m", "H"): 2}, 3))) == {"movement": 1}
+    owing = lot("c", SINGLE, reserved=1.0, liability=10.0, kind=LotKind.NEW_COMMITMENT)
+    assert short(replace(d, lots=(owing,), caps=Caps(liability_usd=59.0))) == {"liability": 1}
+
+
+def test_what_is_short_of_pools_regions_and_columns():
+    low, high = column("m", part("H", 1, 1), 1e9, 0, 1), column("m", part("H", 1, 1), 1e9, 1, 2)
+    assert short(data([low, high], [SINGLE], [lot("a", SINGLE, 1.0)], max_pools=1)) == {"pools[m]": 1}
+    east = Supply("e", "H", 1, region="east")
+    assert short(data([column("m", part("H", 1, 2, spread="m 0-1"))], [east], [lot("e", east, 1.0)])) == {
+        "spread[m 0-1]": 2
+    }
+    assert short(data([low], [SINGLE], [lot("a", SINGLE, 1.0)], models=("m", "none"))) == {"serve[none]": 1}
+
+
+def test_a_shortage_is_the_largest_over_the_periods_and_the_least_in_gpus():
+    """4 GPUs short by night, 1 by day: 4. The other type needs 12, its quota allows 11: one is less than four."""
+    other = Supply("other", "L", 1)
+    h, low = column("m", part("H", 1, 6, 9)), column("m", part("L", 1, 12, 12))
+    quotas = (Quota(name="H", gpu="H", max_gpus=5), Quota(name="L", gpu="L", max_gpus=11))
+    lots = [lot("a", SINGLE, 1.0), lot("b", other, 1.0)]
+    assert short(data([h], [SINGLE], lots[:1], periods=TWO, quotas=quotas)) == {"quota[H]": 4}
+    assert short(data([h, low], [other, SINGLE], lots, periods=TWO, quotas=quotas)) == {"quota[L]": 1}
+
+
+# ---------------------------------------------------------------- degenerate inputs, names and text
+
+
+def test_a_model_without_columns_cannot_be_served():
+    d = data([column("m", part("H", 1, 1))], [SINGLE], [lot("a", SINGLE, 1.0)], models=("m", "none"))
+    assert solve(d) is None
+    assert recount(d, decision(d, d.columns, {"a": (1,)}, placed={(Placement("H", 1), "single"): (1,)})) == [
+        "none: served up to node 0 of 1"
     ]
-    columns = []
-    for m in range(int(rng.integers(1, 4))):
-        for o in offers:
-            for tp in [t for t in (1, 2, 4, 8) if t <= o.gpus_per_instance]:
-                if rng.random() < 0.6:
-                    served = 1e9 * (m + 1) * float(rng.choice([1.0, 0.999, 0.95]))
-                    columns.append(column(f"m{m}", o, tp, int(rng.integers(1, 6)), served))
-    quotas = [Quota(name="p0", provider="p0", max_gpus=int(rng.integers(0, 24)))] if rng.random() < 0.5 else []
-    budget = float(rng.uniform(500, 20_000)) if rng.random() < 0.3 else None
-    return data(columns, offers, quotas=quotas, budget=budget)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_brute_force_agrees_on_tiny_instances(seed):
-    d = random_instance(np.random.default_rng(seed))
-    if not d.columns:
-        pytest.skip("nothing to choose")
-    best = brute_force(d)
-    decision = solve_ratio(d, replace(SETTINGS, gap=1e-6))
-    if np.isinf(best):
-        assert decision is None
-        return
-    assert decision.usd_per_token == pytest.approx(best, rel=1e-6)
-    assert decision.usd_per_token_bound <= best * (1 + 1e-9)
+def test_supplies_without_lots_and_lots_without_supplies_hold_nothing():
+    columns = [column("m", part("H", 1, 1))]
+    assert solve(data(columns, [SINGLE], [])) is None
+    assert solve(data(columns, [], [lot("a", SINGLE, 1.0)])) is None
+    other = Supply("other", "L", 1)
+    d = data(columns, [other, SINGLE], [lot("a", SINGLE, 1.0), lot("b", other, 0.0)])
+    assert solve(d).running == {"a": (1,)}
 
 
-@pytest.mark.skipif("cbc" not in available_solvers(), reason="CBC is not installed")
-@pytest.mark.parametrize("seed", range(12))
-def test_second_solver_agrees(seed):
-    d = random_instance(np.random.default_rng(1000 + seed))
-    one = solve_ratio(d, SETTINGS)
-    two = solve_ratio(d, replace(SETTINGS, name="cbc"))
-    assert (one is None) == (two is None)
-    if one is not None:
-        assert two.usd_per_token == pytest.approx(one.usd_per_token, rel=SETTINGS.gap)
+def test_nothing_to_serve_costs_nothing():
+    assert solve(data([], [SINGLE], [lot("a", SINGLE, 1.0, sunk=7.0)])).usd == 7.0
 
 
-def test_missing_solver_is_said(monkeypatch):
-    monkeypatch.setattr("planner.optimise.solve.pulp.listSolvers", lambda **_: [])
-    monkeypatch.setattr("planner.optimise.solve._cbc_binary", lambda: None)
-    d = data([column("m", SMALL, 1, 1, 1e9)], [SMALL])
-    with pytest.raises(SolverError, match="HiGHS is not installed"):
-        solve_ratio(d, SETTINGS)
-    with pytest.raises(SolverError, match="CBC is not installed"):
-        solve_ratio(d, replace(SETTINGS, name="cbc"))
+def test_lost_tokens_are_counted_against_the_best_path():
+    """Two bands served apart serve 1.9e9 at best; together 1.8e9: 0.1e9 are lost, whatever the other arcs are."""
+    whole, low, less, high = (
+        column("m", part("H", 1, 1), served, a, b)
+        for served, a, b in ((1.8e9, 0, 2), (1e9, 0, 1), (0.9e9, 0, 1), (0.9e9, 1, 2))
+    )
+    d = data([whole, low, less, high], [SINGLE], [lot("a", SINGLE, 1.0)])
+    lost = lost_tokens(d, d.columns)
+    assert [lost[c.key] for c in d.columns] == pytest.approx([0.1e9, 0.0, 0.1e9, 0.0])
 
 
-def test_time_limit_is_never_called_optimal():
-    """A program that needs branching, stopped at once: either no plan is claimed, or not as optimal."""
-    rng = np.random.default_rng(1)
-    offers = [offer(f"G{i}", 8, float(rng.uniform(10, 30)), provider=f"p{i}") for i in range(12)]
-    columns = [
-        column(f"m{m}", o, tp, int(rng.integers(1, 40)), 1e9 * float(rng.uniform(0.9, 1)))
-        for m in range(40)
-        for o in offers
-        for tp in (1, 2, 4)
+def test_every_row_is_named_once_and_found_in_the_problem():
+    columns = [column("m", part("H", 1, 1, 2, interruptible=True)), column("n", part("H", 2, 1, 1))]
+    spot = Supply("spot", "H", 8, spot=True, usable_share=0.8)
+    d = data(columns, [SINGLE, spot], [lot("a", SINGLE, 1.0), lot("s", spot, 4.0)], periods=TWO)
+    program = build(d, 0.0)
+    names = [name for family in program.rows.values() for name in family]
+    assert len(names) == len(set(names)) == len(program.problem.constraints())
+    assert all(program.problem.get_constraint_by_name(name) is not None for name in names)
+
+
+def test_lp_text_means_the_same_to_another_reader(tmp_path):
+    """HiGHS reads the file by itself and finds the same optimum."""
+    spot = Supply("spot", "H", 8, spot=True, usable_share=0.8)
+    columns = [column("m", part("H", 1, 3, 9, interruptible=True)), column("n", part("H", 2, 1, 4))]
+    lots = [lot("a", NODE, 9.0, available=(3, 3)), lot("c", NODE, reserved=5.0), lot("s", spot, 3.0)]
+    d = data(columns, [NODE, spot], lots, periods=TWO, quotas=(Quota(name="q", max_gpus=40),))
+    program = build(d, 1e-9)
+    write_lp(program, d, tmp_path / "fleet.lp")
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    assert highs.readModel(str(tmp_path / "fleet.lp")) == highspy.HighsStatus.kOk
+    highs.run()
+    assert highs.getInfo().objective_function_value == pytest.approx(solve_program(program, EXACT).objective)
+
+
+def test_building_twice_gives_the_same_text():
+    d = data([column("m", part("H", 1, 1)), column("n", part("H", 2, 1))], [NODE], [lot("a", NODE, 1.0)])
+    assert lp_text(build(d, 1e-9), d) == lp_text(build(d, 1e-9), d)
+
+
+# ---------------------------------------------------------------- the recount by itself
+
+
+def test_recount_reports_what_has_no_family():
+    """Unknown names, wrong shapes and wrong totals."""
+    d = data([column("m", part("H", 1, 1))], [SINGLE], [lot("a", SINGLE, 3.0)])
+    good = solve(d)
+    assert recount(d, good) == []
+    stranger = column("m", part("H", 1, 2))
+    assert recount(d, replace(good, columns=(stranger,))) == [f"column '{stranger.key}' is not one of the program's"]
+    assert recount(d, replace(good, running={"b": (1,)})) == ["lot 'b' is not one of the program's"]
+    assert recount(d, replace(good, running={"a": (1, 1)})) == ["lot 'a' has 2 periods, not 1"]
+    assert recount(d, replace(good, running={"a": (-1,)})) == [
+        "lot 'a' has a count that is not a whole number of at least 0"
     ]
-    tight = SolverSettings(name="highs", gap=1e-9, time_limit_s=0.001, threads=1, seed=0)
-    said = ""
-    try:
-        certificate = solve_program(build(data(columns, offers), 0.0), tight)
-    except SolverError as error:
-        said = str(error)
-    if said:
-        assert "time_limit_s" in said
-    else:
-        assert certificate.status is SolveStatus.FEASIBLE
-        assert certificate.bound < certificate.objective
+    assert recount(d, replace(good, usd=301.0)) == ["cost is stated as 301 and counts to 300"]
+    assert recount(d, replace(good, served_tokens=2e9)) == [
+        "served tokens is stated as 2000000000 and counts to 1000000000"
+    ]
 
 
-def test_solver_prints_nothing(capfd):
-    solve_ratio(data([column("m", SMALL, 1, 1, 1e9)], [SMALL]), SETTINGS)
-    assert capfd.readouterr().out == ""
+def test_recount_sees_two_paths_and_gaps():
+    low, high = column("m", part("H", 1, 1), 1e9, 0, 1), column("m", part("H", 1, 1), 1e9, 1, 2)
+    again = replace(low, key="again")
+    d = data([low, again, high], [SINGLE], [lot("a", SINGLE, 1.0)])
+    twice = decision(d, d.columns, {"a": (3,)}, placed={(Placement("H", 1), "single"): (3,)})
+    assert recount(d, twice) == ["m: its columns go from 1 on at 0, not as one path"]
+    late = decision(d, [high], {"a": (1,)}, placed={(Placement("H", 1), "single"): (1,)})
+    assert recount(d, late) == ["m: its columns go from 0 on at 1, not as one path"]
+
+
+@given(st.lists(st.sampled_from([1, 2, 4, 8]), max_size=7), st.lists(st.sampled_from([1, 2, 4, 6, 8]), max_size=4))
+def test_first_fit_by_decreasing_size_is_exact_where_sizes_divide_each_other(sizes, bins):
+    def any_order_fits():
+        for order in set(permutations(sizes)):
+            free, fits = list(bins), True
+            for size in order:
+                place = next((i for i, left in enumerate(free) if left >= size), None)
+                fits = fits and place is not None
+                if place is not None:
+                    free[place] -= size
+            if fits:
+                return True
+        return False
+
+    fits = first_fit(sizes, bins)
+    assert fits or len(sizes) > 6 or not any_order_fits()
+    if fits:
+        assert sum(sizes) <= sum(bins)
+
+
+def test_periods_named_in_words_are_those_that_break():
+    d = data([column("m", part("H", 1, 1))], [SINGLE], [lot("a", SINGLE, 3.0)], periods=ONE)
+    assert recount(d, decision(d, d.columns, {"a": (1,)}))[0].startswith("all: 1 replicas of H x 1 are needed and 0")

@@ -10,12 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.assemble import _why
-from planner.errors import SolverError
-from planner.optimise.exact import exact_need, holds_exactly
-from planner.optimise.explain import binding_constraint, runner_up
-from planner.pipeline import _runners_up
-from planner.queueing.load import Constraint
+from planner.optimise.explain.reasons import runner_up
+from planner.optimise.needs.exact import exact_need
 from planner.request import Targets
 from tests.optimise.world import SETTINGS, decide, fleet, lengths, offer, workload
 
@@ -87,12 +83,12 @@ def test_order_of_input_does_not_matter(order, swap):
     one = decide(models, offers)
     two = decide(models[::-1] if swap else models, [offers[i] for i in order])
     assert two.usd == pytest.approx(one.usd)
-    assert two.instances == one.instances
+    assert two.running == one.running
 
 
 def test_same_inputs_same_decision():
     runs = [decide([workload("m", rate=7.0, idc=5.0)], offers_at()) for _ in range(3)]
-    assert len({(r.usd, tuple(sorted(r.instances.items())), r.columns[0].key) for r in runs}) == 1
+    assert len({(r.usd, tuple(sorted(r.running.items())), r.columns[0].key) for r in runs}) == 1
 
 
 def test_brute_force_over_all_configurations_with_exact_needs():
@@ -102,35 +98,15 @@ def test_brute_force_over_all_configurations_with_exact_needs():
     made = fleet(models, offers)
     decision = made.solve(SETTINGS)
     columns = made.data().columns
-    exact = {c.key: exact_need(c.need).replicas * c.need.config.tp for c in columns}
+    exact = {c.key: exact_need(c.parts[0].need).replicas[0] * c.parts[0].placement.gpus_per_replica for c in columns}
     best = np.inf
     for choice in product(*[[c for c in columns if c.model == m.name] for m in models]):
         usd = 0.0
         for o in offers:
-            used = sum(exact[c.key] for c in choice if c.offer.id == o.id)
+            used = sum(exact[c.key] for c in choice if c.parts[0].placement.gpu == o.gpu)
             usd += -(-used // int(o.gpus_per_instance)) * o.usd_per_h * 2160
         best = min(best, usd)
     assert decision.usd == pytest.approx(best, rel=SETTINGS.gap)
-
-
-def test_chosen_need_is_exact_and_least():
-    decision = decide([workload("m", rate=20.0, idc=10.0)], [offer("L4", 1, 0.8)])
-    need = decision.columns[0].need
-    assert need.exact
-    assert holds_exactly(need, need.replicas)
-    assert not holds_exactly(need, need.replicas - 1)
-    assert binding_constraint(need) in set(Constraint)
-
-
-@pytest.mark.parametrize("model", [LLAMA, NEMOTRON])
-def test_bound_is_below_the_exact_need(model):
-    """The bound is never above the exact need, and sometimes below it."""
-    made = fleet([workload("m", model, rate=30.0, idc=6.0, weight_dtypes=("bf16", "fp8"))], offers_at())
-    needs = {id(c.need.config): c.need for c in made.data().columns}.values()
-    pairs = [(need.replicas, exact_need(need).replicas) for need in needs]
-    assert len(pairs) >= 3
-    assert any(exact > screened for screened, exact in pairs), pairs
-    assert all(exact >= screened for screened, exact in pairs), pairs
 
 
 def test_few_large_bursts_are_not_overlooked():
@@ -149,35 +125,19 @@ def test_tail_budget_shortens_max_model_len():
     long = (np.append(prompt, 30_000), np.append(output, 500))
     strict = decide([workload("m", rate=8.0, sample=long)], offers_at())
     lenient = decide([workload("m", rate=8.0, sample=long, tail_budget=0.002)], offers_at())
-    assert strict.columns[0].need.config.sizing.max_model_len >= 30_500
-    assert strict.columns[0].need.config.length.refused_request_share == 0
+    assert strict.columns[0].parts[0].need.config.sizing.max_model_len >= 30_500
+    assert strict.columns[0].parts[0].need.config.length.refused_request_share == 0
     assert lenient.usd <= strict.usd
-    assert lenient.columns[0].need.config.length.refused_request_share <= 0.002
+    assert lenient.columns[0].parts[0].need.config.length.refused_request_share <= 0.002
 
 
 def test_runner_up_costs_more_and_differs():
     models = [workload("m", rate=20.0)]
     made = fleet(models, offers_at())
     decision = made.solve(SETTINGS)
-    runner = runner_up(made, decision, decision.columns[0], SETTINGS)
+    runner = runner_up(made, decision, "m", SETTINGS)
     assert runner.extra_usd >= 0
-    assert decision.columns[0].need.config.gpu.id not in runner.description
-
-
-def test_a_runner_up_that_is_not_found_in_time_is_not_called_infeasible(monkeypatch):
-    """The proven plan stays; the sentence says that the search ended, not that nothing else is feasible."""
-
-    def out_of_time(*_):
-        raise SolverError("no time")
-
-    models = [workload("m", rate=20.0)]
-    made = fleet(models, offers_at())
-    decision = made.solve(SETTINGS)
-    monkeypatch.setattr("planner.pipeline.runner_up", out_of_time)
-    runners_up = _runners_up(made, decision, SETTINGS, lambda text: None)
-    assert runners_up == {}
-    assert "not found within the time limit" in _why(decision.columns[0], "TPOT target", runners_up)
-    assert "nothing else is feasible" in _why(decision.columns[0], "TPOT target", {"m": None})
+    assert decision.columns[0].parts[0].need.config.gpu.id not in runner.description
 
 
 def test_spare_replicas_are_paid_for():
@@ -191,3 +151,33 @@ def test_second_solver_finds_the_same_cost():
     one = decide(models, offers_at())
     two = decide(models, offers_at(), replace(SETTINGS, name="cbc"))
     assert two.usd_per_token == pytest.approx(one.usd_per_token, rel=SETTINGS.gap)
+
+
+DAY = (1.0, 0.4, 0.1)
+"""Factors on the rate in three periods of equal length."""
+
+
+@SLOW
+@given(rate=rates, idc=idcs, seed=st.integers(0, 5))
+def test_more_pools_and_quieter_periods_never_cost_more(rate, idc, seed):
+    """One pool is among the ways to cut a model's prompts; the busiest period all the time is among the schedules."""
+    flat = decide([workload("m", rate=rate, idc=idc, seed=seed, rates=(1.0, 1.0, 1.0))], offers_at())
+    day = decide([workload("m", rate=rate, idc=idc, seed=seed, rates=DAY)], offers_at())
+    banded = [workload("m", rate=rate, idc=idc, seed=seed, rates=DAY, cuts=(512,))]
+    cut = decide(banded, offers_at(), routing={"max_pools": 2})
+    assert day.usd <= flat.usd * SLACK
+    assert cut.usd <= day.usd * SLACK
+    for column in cut.columns:
+        assert all(part.need.exact for part in column.parts)
+
+
+def test_scaling_rules_cost_what_they_keep_running():
+    """At 0.8 USD an hour on 1-GPU instances, replicas that may not follow the load are paid in all 2160 hours."""
+    offers = [offer("L4", 1, 0.8)]
+    free = decide([workload("m", rate=20.0, rates=DAY)], offers)
+    kept = decide([workload("m", rate=20.0, rates=DAY, scaling={"fixed": True})], offers)
+    counts = free.columns[0].parts[0].running
+    assert counts[0] > counts[1] > counts[2]
+    tp = free.columns[0].parts[0].placement.gpus_per_replica
+    assert free.usd == pytest.approx(0.8 * 720 * tp * sum(counts))
+    assert kept.usd == pytest.approx(0.8 * 2160 * tp * counts[0])

@@ -9,10 +9,13 @@ import numpy as np
 
 from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.offer import Offer, Term
-from planner.optimise.exact import Fleet
-from planner.optimise.types import Decision, SolverSettings, Workload
-from planner.pipeline import fleet_of
-from planner.request import ModelRequest, PlanRequest, Targets, TrafficSource
+from planner.optimise.needs.candidates import CandidateSet, candidate_needs
+from planner.optimise.pools.slices import slices_of
+from planner.optimise.solve.fleet import Fleet
+from planner.optimise.supply.supplies import network_gb_s, supplies_of
+from planner.optimise.types import Caps, Decision, Period, ProgramData, Serving, SolverSettings, Workload
+from planner.request import ModelRequest, PlanRequest, Policy, Routing, Targets, TrafficSource
+from planner.speed.chain import load_sources
 from planner.traffic.demand import DemandRates
 from planner.traffic.types import Tail, Traffic
 from tests.queueing.laws import burst_of, law_of
@@ -61,15 +64,39 @@ def workload(
     tp_degrees: tuple[int, ...] = (1, 2),
     weight_dtypes: tuple[str, ...] = ("bf16",),
     sample: tuple[np.ndarray, np.ndarray] | None = None,
+    rates: tuple[float, ...] = (1.0,),
+    cuts: tuple[int, ...] = (),
+    **more,
 ) -> Workload:
+    """One model: a single slice, unless ``cuts`` are given; ``rates`` are factors on the rate, one for each period."""
     prompt, output = sample if sample is not None else lengths(seed)
+    values = {"kv_dtypes": ("bf16",), "max_num_seqs": (256,)} | more
     request = ModelRequest(
-        name=name, weights=weights, traffic=TrafficSource(path="none", rate_per_s=rate),
-        weight_dtypes=weight_dtypes, kv_dtypes=("bf16",), tail_budget=tail_budget,
-        targets=targets or Targets(), tp_degrees=tp_degrees, max_num_seqs=(256,),
+        name=name, weights=weights, traffic=TrafficSource(path="none", rate_per_s=rate), weight_dtypes=weight_dtypes,
+        tail_budget=tail_budget, targets=targets or Targets(), tp_degrees=tp_degrees, **values,
     )  # fmt: skip
-    shape = catalog().model_shape(weights)
-    return Workload(request, shape, traffic(name, prompt, output, idc), DemandRates(rate), 2160.0)
+    shape, log = catalog().model_shape(weights), traffic(name, prompt, output, idc)
+    by_period = rate * np.array(rates)
+    routing = Routing(max_pools=2 if cuts else 1, cuts=cuts)
+    slices, end = slices_of(request, routing, log, {}, by_period, by_period)
+    return Workload(request, shape, log, DemandRates(rate), slices, end)
+
+
+def periods_of(work: Workload, hours: float = 2160.0) -> tuple[Period, ...]:
+    """As many periods as the workload has rates, equally long."""
+    count = len(work.slices[0].planning_rate_per_s)
+    return tuple(Period(f"period {number}", hours / count) for number in range(count))
+
+
+@cache
+def serving(engine: str = "vllm", version: str = "0.19.0") -> Serving:
+    return Serving(catalog().engine(engine, version), load_sources(catalog().root))
+
+
+def candidates(work: Workload, gpus: tuple[str, ...], policy: Policy | None = None, **more) -> CandidateSet:
+    """Candidates of one model on GPU types of the catalogue."""
+    chosen = [catalog().gpu(name) for name in gpus]
+    return candidate_needs(work, chosen, serving(), policy or Policy(), periods_of(work), **more)
 
 
 def request_of(workloads: list[Workload], **changes) -> PlanRequest:
@@ -82,7 +109,25 @@ def request_of(workloads: list[Workload], **changes) -> PlanRequest:
 
 
 def fleet(workloads: list[Workload], offers: list[Offer], **changes) -> Fleet:
-    return fleet_of(request_of(workloads, **changes), workloads, offers, catalog())
+    request = request_of(workloads, **changes)
+    periods = periods_of(workloads[0])
+    supplied = supplies_of(request, offers, periods, catalog(), "request.toml")
+    gpus = tuple(sorted({supply.gpu for supply in supplied.supplies}))
+    links = network_gb_s(request, supplied.lots)
+    needs = {w.name: candidates(w, gpus, request.policy, multi_node=links).needs for w in workloads}
+    data = ProgramData(
+        models=tuple(w.name for w in workloads),
+        end_node={w.name: w.end_node for w in workloads},
+        max_pools={w.name: w.request.max_pools or request.routing.max_pools for w in workloads},
+        periods=periods,
+        supplies=supplied.supplies,
+        lots=supplied.lots,
+        columns=(),
+        quotas=request.quota,
+        caps=Caps(budget_usd=request.budget_usd),
+    )
+    spares = {w.name: request.policy.spare_replicas for w in workloads}
+    return Fleet(workloads, needs, spares, data, lambda text: None)
 
 
 def decide(

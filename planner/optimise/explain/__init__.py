@@ -1,0 +1,1 @@
+"""Why this fleet, why none, and what rules of thumb would cost."""

@@ -1,0 +1,1 @@
+"""The least fleet for a plain table of throughputs."""

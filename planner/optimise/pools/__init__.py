@@ -1,0 +1,1 @@
+"""Which requests a pool may serve, and the routing table."""

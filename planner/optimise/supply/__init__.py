@@ -1,0 +1,1 @@
+"""What replicas can stand on and what it costs: offers, contracts, hardware, movement."""
