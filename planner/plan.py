@@ -6,12 +6,15 @@ Written and read as JSON; the workbook, the HTML page, launch commands and the r
 from __future__ import annotations
 
 import datetime as dt
+import json
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+from planner.errors import InputError, Problem
+
+SCHEMA_VERSION = 2
 
 
 class Frozen(BaseModel):
@@ -110,6 +113,8 @@ class PoolLoad(Frozen):
     """P(live tokens > pool) under the stated load."""
     work_share: float
     """Share of time that the load's own prefill and decode work takes; at 1 the replica saturates."""
+    prefill_work_share: float = 0.0
+    """The part of ``work_share`` that prompts take."""
 
 
 class Measure(Frozen):
@@ -150,14 +155,117 @@ class Margin(Frozen):
 
 
 class RunnerUp(Frozen):
-    """The next best configuration of a model and what it would cost more."""
+    """The best plan without the chosen GPU type of a model, and what it would cost more."""
 
     description: str
     extra_usd: float
+    flip_usd_per_gpu_h: float | None = None
+    """Price of the chosen GPU type, over all that this model runs on it, at which the runner-up is as cheap; ``None``
+    where prices cannot say it (owned hardware, or another configuration of the same type)."""
+
+
+class Rejected(Frozen):
+    """A class of configurations that cannot be used: the rule, how many, and the nearest miss."""
+
+    model: str
+    reason: str
+    configurations: int
+    example: str
+
+
+class PlanPeriod(Frozen):
+    """Hours of the horizon that are planned alike."""
+
+    name: str
+    hours: float
+    when: str = ""
+    """Which hours, such as ``Mon-Fri 08-18; Sat 10-14``; empty where every hour is."""
+
+
+class ScheduleHours(Frozen):
+    """Hours of the week in which a pool keeps the same number of replicas."""
+
+    pool: str
+    months: str
+    """Months or days that are told apart; empty: the whole horizon."""
+    when: str
+    replicas: int
+    hours_a_week: float
+
+
+class PoolPeriod(Frozen):
+    """One pool in one period."""
+
+    period: str
+    planning_rate_per_s: float
+    """Accepted arrivals that it must hold."""
+    mean_rate_per_s: float
+    """What arrives, before any refusal."""
+    replicas_needed: int
+    replicas_asked: int
+    """The need with spares, least count and step."""
+    replicas: int
+    """That run: those asked for, and as many more as surviving the loss of a region takes."""
+
+
+class PoolPlacement(Frozen):
+    """Where replicas of a pool stand."""
+
+    supply: str
+    replicas: tuple[int, ...]
+    """By period."""
+
+
+class Route(Frozen):
+    """One row of the routing table: what a gateway sees, and the pool that serves it."""
+
+    model: str
+    tenant: str
+    """Empty: every tenant."""
+    prompt_lo_tokens: int
+    prompt_hi_tokens: int | None
+    """Half-open [lo, hi); ``None``: no upper end."""
+    pool: str
+    share: float = 1.0
+    """Share of these requests that goes to the pool; below 1 where several pools take turns."""
+
+
+class PlanModel(Frozen):
+    """Rules that hold for all pools of one model."""
+
+    name: str
+    max_pools: int = 1
+    tenants: tuple[str, ...] = ()
+    """Those that the router tells apart; empty: it tells none apart."""
+    regions: tuple[str, ...] = ()
+    """Where its replicas may stand; empty: anywhere."""
+    interruptible: bool = False
+    """Whether they may stand on spot instances."""
+    survives_region_loss: bool = False
+    """Whether enough replicas must be left when any one region is lost."""
+
+
+class PlanSupply(Frozen):
+    """Instances that are alike for a replica; lots of one supply differ only in contract."""
+
+    id: str
+    gpu: str
+    gpus_per_instance: int
+    region: str = ""
+    spot: bool = False
+    usable_share: float = 1.0
+    """Share of running instances that is counted on: below 1 on spot."""
+    nvlink_domain: int = 0
+    """GPUs that one fast domain links; 0: the whole instance."""
+    multi_node: bool = False
+    """Whether a replica may take several whole instances."""
 
 
 class Pool(Frozen):
-    """Identical replicas that serve one model's requests of one prompt-length band."""
+    """Identical replicas that serve one slice of a model's requests.
+
+    Counts, load, speed and margins are those of its busiest period; `periods` has the others.
+    """
 
     name: str
     model: str
@@ -168,7 +276,14 @@ class Pool(Frozen):
     prompt_lo_tokens: int
     prompt_hi_tokens: int | None
     """Half-open band [lo, hi) of prompt lengths; ``None`` means no upper end."""
-    offer_id: str
+    tenants: tuple[str, ...] = ()
+    """Whose requests; empty: everybody's."""
+    load_share: float = 1.0
+    """Share of those requests; below 1 where a slice is split over GPU types."""
+    request_share: float = 1.0
+    """Share of all the model's requests."""
+    offers: tuple[str, ...]
+    """Lots that its replicas stand on, the largest first."""
     gpu: str
     engine: str
     engine_version: str
@@ -184,6 +299,12 @@ class Pool(Frozen):
     replicas_spare: int
     replicas: int
     gpus: int
+    periods: tuple[PoolPeriod, ...] = ()
+    placements: tuple[PoolPlacement, ...] = ()
+    usd: float
+    """Its part of the fleet's cost: that of each supply, by GPU-hours of running replicas."""
+    score_drop: float | None = None
+    """Measured drop of the quality score of its dtypes, where the owner states one."""
     memory: PoolMemory
     load: PoolLoad
     speed: PoolSpeed
@@ -191,9 +312,10 @@ class Pool(Frozen):
     binding_constraint: str
     """The constraint that one replica fewer would break first."""
     stated_rate_per_s: float
-    """Mean arrivals as the request states them or the log shows them, before growth."""
+    """Mean arrivals of the whole model as the request states them or the log shows them, before growth."""
     growth: float
     peak_factor: float
+    """Planning rate of the busiest period over the mean rate of the horizon."""
     rate_measured: bool = False
     """Whether the mean rate is the log's own."""
     peak_measured: bool = False
@@ -202,7 +324,7 @@ class Pool(Frozen):
     """Mean over all requests that arrive, before any refusal."""
     mean_output_tokens: float
     offered_requests: float
-    """Requests that arrive in the horizon: stated rate x growth x time."""
+    """Requests that arrive in the horizon: stated rate x growth x share of the model's requests x time."""
     refused_request_share: float
     refused_token_share: float
     refused_input_share: float
@@ -224,9 +346,15 @@ class Pool(Frozen):
 
 
 class Purchase(Frozen):
-    """Instances of one offer."""
+    """Instances of one lot: an offer on one contract, or hardware that is owned or bought.
+
+    usd = reserved_usd_per_h x reserved_instances x hours + used_usd_per_h x instance_hours + sunk_usd.
+    """
 
     offer_id: str
+    kind: str
+    """How it is had: on-demand, spot, new commitment, existing commitment, owned, bought."""
+    supply: str
     provider: str
     instance_type: str
     region: str
@@ -234,11 +362,34 @@ class Purchase(Frozen):
     term: str
     gpus_per_instance: int
     instances: int
+    """Largest number that is paid in a period."""
+    instances_by_period: tuple[int, ...]
+    """That run."""
+    available_by_period: tuple[int, ...] | None = None
+    """That can be had; ``None``: as many as quotas allow."""
+    paid_by_period: tuple[int, ...]
+    """That are paid, running or not: the reserved ones, or those of a contract that stands; else those that run."""
+    reserved_instances: int
+    """Paid every hour of the horizon."""
+    instance_hours: float
+    """Of running instances over the horizon."""
     gpus_bought: int
     gpus_used: int
-    usd_per_instance_h: float
+    """By replicas, in the period with the most."""
+    reserved_usd_per_h: float
+    used_usd_per_h: float
+    sunk_usd: float
     hours: float
+    """Of the horizon."""
     usd: float
+    liability_after_usd: float = 0.0
+    """What a new commitment still costs after the horizon."""
+    power_kw_per_instance: float = 0.0
+    """Of a running one, PUE included; 0 where unknown."""
+    power_kw: float = 0.0
+    """Largest over the periods."""
+    carbon_kg_per_instance_h: float = 0.0
+    carbon_kg: float = 0.0
     price_as_of: dt.date
     price_kind: str
     """``list``, or what else the price is (marketplace, gpu_only, estimate)."""
@@ -251,10 +402,12 @@ class QuotaUse(Frozen):
 
     name: str
     offers: tuple[str, ...]
-    """Bought offers that it limits (all of them for a budget)."""
+    """Bought lots that it limits (all of them for a budget)."""
     used: float
     limit: float
     unit: str
+    worth_usd: float | None = None
+    """What one more unit would save in the horizon; ``None``: not looked for."""
 
 
 class Assumption(Frozen):
@@ -275,7 +428,9 @@ class PlanTotals(Frozen):
 
     usd: float
     gpus: int
+    """Of all purchases, each at its largest."""
     gpu_hours: float
+    """Paid, running or not."""
     served_input_mtok: float
     served_output_mtok: float
     usd_per_mtok_by_reservation: float
@@ -283,6 +438,11 @@ class PlanTotals(Frozen):
     usd_per_mtok_by_use: float
     """What is paid for the capacity that served tokens use, per million of them: each pool's GPUs times
     served over capacity."""
+    usd_per_mtok_input: float
+    usd_per_mtok_output: float
+    """All that is paid, split by the replica time that prompts and outputs take, per million of each."""
+    sunk_usd: float = 0.0
+    liability_after_usd: float = 0.0
 
 
 class FleetPlan(Frozen):
@@ -302,9 +462,16 @@ class FleetPlan(Frozen):
     currency: str
     solve: Solve
     totals: PlanTotals
+    periods: tuple[PlanPeriod, ...] = Field(min_length=1)
     pools: tuple[Pool, ...] = Field(min_length=1)
+    routes: tuple[Route, ...] = ()
+    schedule: tuple[ScheduleHours, ...] = ()
+    """The week of every pool, where replicas follow it."""
+    models: tuple[PlanModel, ...] = ()
+    supplies: tuple[PlanSupply, ...] = ()
     purchases: tuple[Purchase, ...] = Field(min_length=1)
     quotas: tuple[QuotaUse, ...]
+    rejected: tuple[Rejected, ...] = ()
     assumptions: tuple[Assumption, ...]
     inputs: tuple[InputFile, ...]
     warnings: tuple[str, ...]
@@ -317,5 +484,26 @@ def plan_to_json(plan: FleetPlan) -> str:
 
 
 def read_plan(path: Path) -> FleetPlan:
-    """Read a plan written by `plan_to_json`."""
-    return FleetPlan.model_validate_json(path.read_text(encoding="utf-8"))
+    """Read a plan written by `plan_to_json`.
+
+    Raises
+    ------
+    InputError
+        If the file is a plan of another schema version.
+    """
+    text = path.read_text(encoding="utf-8")
+    _check_schema(path, text)
+    return FleetPlan.model_validate_json(text)
+
+
+def _check_schema(path: Path, text: str) -> None:
+    """Refuse a plan of another version; what is no plan at all is left to the validation."""
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    version = written.get("schema_version") if isinstance(written, dict) else None
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        found = f"is a plan of schema version {version}; this planner reads version {SCHEMA_VERSION}"
+        fix = "Plan again with this version, or read it with the version that wrote it"
+        raise InputError(Problem(str(path), found, fix, field="schema_version"))

@@ -1,4 +1,4 @@
-"""Where a plan comes from and what its signer must know: input digests, owned assumptions, caveats."""
+"""Where a plan comes from and what its signer must know: input digests and caveats."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from planner import __version__
+from planner.assemble.stands import Standing, standings
 from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
 from planner.memory.types import WeightDtype
-from planner.optimise.offers import AllowedOffers
 from planner.optimise.program import quota_covers
-from planner.optimise.types import Decision, ProgramData, Workload
+from planner.optimise.supply.lots import RENTED
+from planner.optimise.supply.offers import AllowedOffers
+from planner.optimise.types import Decision, Lot, LotKind, ProgramData, Workload
 from planner.origin import Origin
-from planner.plan import Assumption, InputFile
+from planner.plan import InputFile
 from planner.report.launch import QUANTISED_ON_LOADING
 from planner.request import PlanRequest
 from planner.speed.measured import MeasuredSet
 from planner.speed.roofline import FIGURES_USED
 from planner.speed.types import MEASURED_PROVIDERS
+from planner.traffic.canonical import digest
 from planner.traffic.law import sampling_warning
-from planner.traffic.types import Traffic
+from planner.traffic.week import LOG
 
 OLD_PRICE_DAYS = 120
 """Age beyond which a price that a plan uses is worth a line."""
@@ -38,6 +41,10 @@ def input_files(
     files += [
         InputFile(role=f"traffic of {w.name}", path=w.request.traffic.path, sha256=w.traffic.sha256) for w in workloads
     ]
+    files += _named_logs(request, request_path.parent)
+    if request.movement is not None:
+        path = request_path.parent / request.movement.last_plan
+        files.append(InputFile(role="last plan", path=request.movement.last_plan, sha256=_sha256(path)))
     if request.engine.calibration:
         path = request_path.parent / request.engine.calibration
         files.append(InputFile(role="calibration", path=request.engine.calibration, sha256=_sha256(path)))
@@ -56,92 +63,33 @@ def input_files(
     return tuple(files)
 
 
-def run_id(inputs: Sequence[InputFile]) -> str:
-    """First 12 hex digits of the digest over the version and every input."""
-    lines = [__version__, *(f"{f.role} {f.path} {f.sha256}" for f in inputs)]
+def _named_logs(request: PlanRequest, folder: Path) -> Iterable[InputFile]:
+    """Logs of tenants and of weeks, which are read beside the models' own."""
+    for model in request.model:
+        week = model.traffic.week
+        named = [(f"week of {model.name}", week)] if week not in ("", LOG) else []
+        named += [(f"traffic of {model.name}, tenant {tenant.name}", tenant.traffic.path) for tenant in model.tenant]
+        for role, path in named:
+            files = [folder / path] if (folder / path).is_file() else sorted((folder / path).rglob("*"))
+            yield InputFile(role=role, path=path, sha256=digest([file for file in files if file.is_file()]))
+
+
+def started_from(last_plan: Path | None) -> tuple[InputFile, ...]:
+    """The plan that a solve began from, as an input; among fleets within the gap it may decide."""
+    if last_plan is None:
+        return ()
+    file = last_plan / "plan.json" if last_plan.is_dir() else last_plan
+    return (InputFile(role="start of the solve", path=str(last_plan), sha256=_sha256(file)),)
+
+
+def run_id(inputs: Sequence[InputFile], settings: Sequence[str] = ()) -> str:
+    """First 12 hex digits of the digest over the version, every input, and settings that are in none of them."""
+    lines = [__version__, *(f"{f.role} {f.path} {f.sha256}" for f in inputs), *settings]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def assumptions_of(request: PlanRequest, workloads: Sequence[Workload], catalog: Catalog) -> tuple[Assumption, ...]:
-    """Inputs that somebody must own; a date is the one that the request states, never the day of the run."""
-    quarter, policy = request.quarter, request.policy
-    facts = catalog.engine(request.engine.name, request.engine.version)
-
-    def row(key: str, text: str, value: float | str, unit: str) -> Assumption:
-        return Assumption(
-            id=key, assumption=text, value=value, unit=unit, source="request", source_date=quarter.stated_on,
-            owner=quarter.owner,
-        )  # fmt: skip
-
-    rows = [
-        row("horizon_hours", "Hours in the horizon", quarter.hours, "h"),
-        row("overflow", "Largest probability that live tokens exceed a pool", policy.overflow_probability, "share"),
-        row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share"),
-        row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days"),
-        row("speed_edge", "Edge of the 80 % speed band that constraints see", policy.speed_edge, ""),
-        row(
-            "measured_speed_edge",
-            "The same for times measured on the very deployment, within twice the measured load",
-            policy.measured_speed_edge,
-            "",
-        ),
-        row("speed_measured", "Files of measured speeds", ", ".join(request.speed.measured) or "none", ""),
-        row(
-            "speed_providers", "Where speeds may come from, first choice first", ", ".join(request.speed.providers), ""
-        ),
-        row("engine", "Engine, as asked", f"{request.engine.name} {request.engine.version}", ""),
-        row("engine_facts", "Engine facts used (nearest older version)", f"{facts.name} {facts.version}", ""),
-        row("calibration", "File of measured terms, used before predictions", request.engine.calibration or "none", ""),
-        row("scaling", "Scaling of a log to its stated rate", "lengths and index of dispersion kept", ""),
-    ]
-    for workload in workloads:
-        rows += _workload_rows(workload, request)
-    return tuple(rows)
-
-
-def _last_day(log: Traffic) -> dt.date | None:
-    """The day of a figure that was measured in a log: its last; none of a log without dates."""
-    if not log.calendar_time:
-        return None
-    start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=log.window_start_us)
-    return (start + dt.timedelta(seconds=log.window_s)).date()
-
-
-def _workload_rows(workload: Workload, request: PlanRequest) -> list[Assumption]:
-    traffic, law = workload.request.traffic, workload.traffic.law
-    name, owner = workload.name, workload.request.owner or request.quarter.owner
-    stated_on = request.quarter.stated_on
-
-    def row(key: str, text: str, value: float | str, unit: str, note: str = "", log: str = "") -> Assumption:
-        return Assumption(
-            id=f"{key}_{name}", assumption=f"{name}: {text}", value=value, unit=unit,
-            source=log or traffic.source or "request", owner=owner, note=note,
-            source_date=stated_on if log else traffic.source_date or stated_on,
-        )  # fmt: skip
-
-    def measured(found: Assumption) -> Assumption:
-        """Dated by the log, with what was assumed of it."""
-        note = "; ".join(filter(None, [found.note, *workload.traffic.notes]))
-        return found.model_copy(update={"note": note, "source_date": _last_day(workload.traffic) or stated_on})
-
-    rates = workload.rates
-    rate_log = workload.traffic.source if rates.rate_measured else ""
-    peak_log = workload.traffic.source if rates.peak_measured else ""
-    lengths = f"mean prompt {law.mean_prompt:,.0f}, mean output {law.mean_output:,.0f} tokens"
-    notes = "; ".join([lengths, *workload.traffic.notes])
-    rate = row("rate", "mean arrivals", rates.stated_rate_per_s, "requests/s", "; ".join(rates.notes), rate_log)
-    peak = row("peak", "planning rate over mean rate", rates.peak_factor, "ratio", "", peak_log)
-    return [
-        measured(rate) if rate_log else rate,
-        measured(peak) if peak_log else peak,
-        row("growth", "growth until the horizon", rates.growth, "ratio"),
-        row("lengths", "length law", f"{law.requests:,} requests", "", notes, workload.traffic.source),
-        row("tail", "tail budget", workload.request.tail_budget, "share of requests"),
-    ]
 
 
 def caveats(
@@ -160,15 +108,15 @@ def caveats(
     if offers.stale:
         age = request.policy.max_price_age_days
         lines.append(f"{len(offers.stale)} offers left out: priced more than {age} days before {today}, or after it")
-    lines += _price_caveats(decision, today)
-    lines += _supply_caveats(data, decision)
-    lines += [
-        f"{c.model}: one replica and no spare; a failure or a restart stops the model"
-        for c in decision.columns
-        if c.replicas == 1
-    ]
-    lines += _checkpoint_caveats(decision)
-    lines += _guess_caveats(decision)
+    pools = standings(decision, data.models)
+    lots = [lot for lot in data.lots if any(decision.running.get(lot.id, ())) or decision.reserved.get(lot.id, 0)]
+    lines += _price_caveats(lots, today)
+    lines += _stock_caveats(data, decision, lots)
+    lines += _contract_caveats(request, data, decision)
+    lines += _spot_caveats(data, pools)
+    lines += _single_caveats(data, pools)
+    lines += _checkpoint_caveats(pools)
+    lines += _guess_caveats(pools)
     return tuple(lines)
 
 
@@ -177,21 +125,17 @@ def speed_caveats(decision: Decision, measured: MeasuredSet) -> tuple[str, ...]:
     if not measured.points:
         return ()
     lines = list(measured.left_out())
-    for column in decision.columns:
-        config = column.need.config
+    for pool in standings(decision, sorted({column.model for column in decision.columns})):
+        config = pool.part.need.config
         edges = {config.tpot_edge, config.ttft_edge}
         if config.speed.provider not in MEASURED_PROVIDERS:
-            lines.append(
-                f"{column.model}: no measured point is of {config.short_label}; {config.speed.provider} is used"
-            )
+            lines.append(f"{pool.name}: no measured point is of {config.short_label}; {config.speed.provider} is used")
         elif config.speed.reach is None:
-            lines.append(
-                f"{column.model}: measured on another engine version; the {'/'.join(sorted(edges))} edge is used"
-            )
+            lines.append(f"{pool.name}: measured on another engine version; the {'/'.join(sorted(edges))} edge is used")
         elif edges == {"upper"}:
             reach = config.speed.reach
             lines.append(
-                f"{column.model}: planned beyond twice the measured load ({reach.batch:,.0f} sequences, "
+                f"{pool.name}: planned beyond twice the measured load ({reach.batch:,.0f} sequences, "
                 f"{reach.context_tokens:,.0f} tokens each), so the slow edge of a model's band is used"
             )
     return tuple(lines)
@@ -213,48 +157,82 @@ def _log_caveats(workload: Workload) -> Iterable[str]:
         yield f"{workload.name}: the log resolves bursts only at {scales}; that dispersion is used at every scale"
 
 
-def _price_caveats(decision: Decision, today: dt.date) -> Iterable[str]:
-    for offer in sorted({c.offer for c in decision.columns}, key=lambda o: o.id):
+def _price_caveats(lots: Sequence[Lot], today: dt.date) -> Iterable[str]:
+    for offer in sorted({lot.offer for lot in lots}, key=lambda o: o.id):
         age = (today - offer.as_of).days
         if age > OLD_PRICE_DAYS:
             yield f"{offer.id}: the price is {age} days old ({offer.as_of}); confirm it before signing"
 
 
-def _supply_caveats(data: ProgramData, decision: Decision) -> Iterable[str]:
-    """Bought without a stock or quota row, or outside a regional quota because the offer names no region."""
-    for offer in data.offers:
-        count = decision.instances.get(offer.id, 0)
-        if not count:
-            continue
-        if not any(quota_covers(q, offer) for q in data.quotas):
-            gpus = int(offer.gpus_per_instance) * count
-            yield f"{offer.id}: no stock or quota row limits it; that {gpus} GPUs can be had is not confirmed"
+def _stock_caveats(data: ProgramData, decision: Decision, lots: Sequence[Lot]) -> Iterable[str]:
+    """Rented without a stock or quota row, or outside a regional quota because the offer names no region."""
+    for lot in lots:
+        offer, count = lot.offer, max(decision.reserved.get(lot.id, 0), *decision.running.get(lot.id, (0,)))
+        if lot.kind in RENTED and lot.available is None and not any(quota_covers(q, offer) for q in data.quotas):
+            gpus = lot.gpus_per_instance * count
+            yield f"{lot.id}: no stock or quota row limits it; that {gpus} GPUs can be had is not confirmed"
         for quota in data.quotas:
             if quota.region and not offer.region and quota_covers(quota.model_copy(update={"region": ""}), offer):
-                yield f"quota '{quota.name}' is for {quota.region}; {offer.id} names no region and is not counted"
+                yield f"quota '{quota.name}' is for {quota.region}; {lot.id} names no region and is not counted"
 
 
-def _checkpoint_caveats(decision: Decision) -> Iterable[str]:
+def _contract_caveats(request: PlanRequest, data: ProgramData, decision: Decision) -> Iterable[str]:
+    """What is owed after the horizon, contracts that end inside it, and contracts that are paid and not used."""
+    for lot in data.lots:
+        owed = lot.liability_after_usd * decision.reserved.get(lot.id, 0)
+        if owed > 0:
+            yield f"{lot.id}: {owed:,.0f} USD more is due after the horizon, which is in no cost of this plan"
+    quarter = request.quarter
+    for held in request.commitment:
+        if quarter.start < held.until < quarter.end:
+            yield f"commitment to {held.offer} ends on {held.until}, inside the horizon; nothing runs on it afterwards"
+    hours = [period.hours for period in data.periods]
+    for lot in data.lots:
+        if lot.kind is LotKind.EXISTING_COMMITMENT and lot.available is not None:
+            paid = sum(n * h for n, h in zip(lot.available, hours, strict=True))
+            used = sum(n * h for n, h in zip(decision.running.get(lot.id, (0,) * len(hours)), hours, strict=True))
+            if used < paid:
+                yield f"{lot.id}: {paid - used:,.0f} of {paid:,.0f} paid instance-hours are not used"
+
+
+def _spot_caveats(data: ProgramData, pools: Sequence[Standing]) -> Iterable[str]:
+    spot = {supply.id for supply in data.supplies if supply.spot}
+    for pool in pools:
+        on = sorted(spot & set(pool.on))
+        if on:
+            yield f"{pool.name}: stands on spot ({', '.join(on)}); instances may be taken away at any time"
+
+
+def _single_caveats(data: ProgramData, pools: Sequence[Standing]) -> Iterable[str]:
+    """Pools of which a single replica runs, always or in some periods."""
+    for pool in pools:
+        alone = [period.name for period, n in zip(data.periods, pool.replicas, strict=True) if n == 1]
+        when = "" if len(alone) == len(data.periods) else f" in {', '.join(alone)}"
+        if alone:
+            yield f"{pool.name}: one replica and no spare{when}; a failure or a restart stops the pool"
+
+
+def _checkpoint_caveats(pools: Sequence[Standing]) -> Iterable[str]:
     """Formats that neither the checkpoint has nor the engine makes of it on loading."""
-    for column in decision.columns:
-        sizing = column.need.config.sizing
+    for pool in pools:
+        sizing = pool.part.need.config.sizing
         wanted, stored = sizing.deployment.weight_dtype, sizing.native_weight_dtype
         if wanted != stored and not (stored == WeightDtype.BF16 and wanted in QUANTISED_ON_LOADING):
             yield (
-                f"{column.model}: planned in {wanted}, and {sizing.model_id} is stored in {stored}: a checkpoint in "
+                f"{pool.name}: planned in {wanted}, and {sizing.model_id} is stored in {stored}: a checkpoint in "
                 f"{wanted} must be served; its bytes are those of every linear layer converted"
             )
 
 
-def _guess_caveats(decision: Decision) -> Iterable[str]:
+def _guess_caveats(pools: Sequence[Standing]) -> Iterable[str]:
     """Figures that are guesses, one line each with the pools that use them."""
     users: dict[str, list[str]] = {}
-    for column in decision.columns:
-        config = column.need.config
+    for pool in pools:
+        config = pool.part.need.config
         for term in (config.sizing.gpu_memory, *config.sizing.terms):
             if term.origin is Origin.GUESS:
                 key = f"'{term.name}' is a guess ({term.source})"
-                users.setdefault(key, []).append(f"{column.model} {term.gib:.2f} GiB")
+                users.setdefault(key, []).append(f"{pool.name} {term.gib:.2f} GiB")
         for field in sorted(set(config.gpu.unverified) & FIGURES_USED):
-            users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(column.model)
+            users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(pool.name)
     return [f"{text}: {', '.join(names)}" for text, names in users.items()]

@@ -6,14 +6,11 @@ import datetime as dt
 import hashlib
 import math
 
+from planner.assemble.rows import GPUS, USD
 from planner.errors import PlannerError
-from planner.plan import FleetPlan, Margin, Pool, Purchase, QuotaUse
+from planner.plan import FleetPlan, Margin, PlanSupply, Pool, PoolPlacement, QuotaUse
 
-USD_UNIT = "usd"
-CLAIM = (
-    "among the offers, dtypes, lengths and one pool per model that the request allows, "
-    "no fleet serves these tokens for less"
-)
+CLAIM = "among the offers, dtypes, lengths and pools that the request allows, no fleet serves these tokens for less"
 """What the bound proves, and no more."""
 
 
@@ -33,18 +30,28 @@ def gpu_types(plan: FleetPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(purchase.gpu for purchase in plan.purchases))
 
 
-def purchase_of(plan: FleetPlan, pool: Pool) -> Purchase:
-    """The purchase whose instances the pool runs on.
+def supplies(plan: FleetPlan) -> tuple[PlanSupply, ...]:
+    """Supplies that something is bought of, in the order of the plan.
 
     Raises
     ------
     PlannerError
-        If the plan buys nothing of the pool's offer.
+        If the plan does not describe a supply that it buys, or that a pool stands on.
     """
-    for purchase in plan.purchases:
-        if purchase.offer_id == pool.offer_id:
-            return purchase
-    raise PlannerError(f"the plan cannot be reported: pool {pool.name} runs on {pool.offer_id}, which is not bought")
+    known = {supply.id: supply for supply in plan.supplies}
+    bought = dict.fromkeys(purchase.supply for purchase in plan.purchases)
+    for what, names in (
+        ("is bought and not described", [name for name in bought if name not in known]),
+        ("is not bought", [g.supply for pool in plan.pools for g in pool.placements if g.supply not in bought]),
+    ):
+        if names:
+            raise PlannerError(f"the plan cannot be reported: supply {names[0]} {what}")
+    return tuple(known[name] for name in bought)
+
+
+def stands(plan: FleetPlan) -> tuple[tuple[Pool, PoolPlacement], ...]:
+    """Every pool with every supply that it stands on, in the order of the plan."""
+    return tuple((pool, place) for pool in plan.pools for place in pool.placements)
 
 
 def margin(pool: Pool, word: str) -> Margin | None:
@@ -74,31 +81,58 @@ def broken(pool: Pool) -> int:
 
 
 def budget(plan: FleetPlan) -> QuotaUse | None:
-    """The budget row, told from quotas by its unit (USD); a request has at most one."""
-    return next((q for q in plan.quotas if q.unit.casefold() == USD_UNIT), None)
+    """The budget row, told by its unit; a request has at most one."""
+    return next((q for q in plan.quotas if q.unit == USD), None)
 
 
 def gpu_quotas(plan: FleetPlan) -> tuple[QuotaUse, ...]:
-    """Quota and stock rows, without the budget."""
-    return tuple(q for q in plan.quotas if q.unit.casefold() != USD_UNIT)
+    """Quota and stock rows, which are in GPUs."""
+    return tuple(q for q in plan.quotas if q.unit == GPUS)
+
+
+def limit(plan: FleetPlan, unit: str) -> QuotaUse | None:
+    """The row of a limit of the whole fleet, told by its unit (power, carbon, liability)."""
+    return next((q for q in plan.quotas if q.unit == unit), None)
 
 
 def prompt_band(pool: Pool) -> str:
     """The prompt lengths that are routed to the pool, in words."""
-    if pool.prompt_hi_tokens is None:
-        return "all" if pool.prompt_lo_tokens == 0 else f"{pool.prompt_lo_tokens:,} and more"
-    return f"{pool.prompt_lo_tokens:,} to {pool.prompt_hi_tokens - 1:,}"
+    return band(pool.prompt_lo_tokens, pool.prompt_hi_tokens)
 
 
-def pool_usd(plan: FleetPlan, pool: Pool) -> float:
-    """Cost of the pool with its share of idle GPUs: cost of the offer × its share of GPUs used on the offer, USD."""
-    usd = sum(p.usd for p in plan.purchases if p.offer_id == pool.offer_id)
-    return usd * pool.gpus / sum(other.gpus for other in plan.pools if other.offer_id == pool.offer_id)
+def band(low: int, high: int | None) -> str:
+    """A half-open stretch of prompt lengths in words."""
+    if high is None:
+        return "all" if low == 0 else f"{low:,} and more"
+    return f"{low:,} to {high - 1:,}"
+
+
+def places(plan: FleetPlan, pool: Pool) -> str:
+    """Providers and regions of the lots that the pool's replicas stand on, the largest first."""
+    bought = {p.offer_id: f"{p.provider} {p.region}".strip() for p in plan.purchases}
+    return ", ".join(dict.fromkeys(bought[lot] for lot in pool.offers if lot in bought))
+
+
+def tenants(pool: Pool) -> str:
+    """Whose requests are routed to the pool, in words."""
+    return ", ".join(pool.tenants) or "all"
+
+
+def stands_on(pool: Pool) -> str:
+    """The lots that the pool's replicas stand on, the largest first."""
+    return ", ".join(pool.offers)
+
+
+def replicas_in_words(pool: Pool) -> str:
+    """Replicas by period: one number where they never change, else the least and the most."""
+    counts = [period.replicas for period in pool.periods] or [pool.replicas]
+    low, high = min(counts), max(counts)
+    return f"{high}" if low == high else f"{low} to {high}"
 
 
 def pools_by_cost(plan: FleetPlan) -> tuple[int, ...]:
     """Positions of the pools, dearest model first and its dearest pool first."""
-    cost = [pool_usd(plan, pool) for pool in plan.pools]
+    cost = [pool.usd for pool in plan.pools]
     of_model = {m: sum(c for c, p in zip(cost, plan.pools, strict=True) if p.model == m) for m in models(plan)}
     return tuple(sorted(range(len(cost)), key=lambda i: (-of_model[plan.pools[i].model], -cost[i])))
 

@@ -16,15 +16,22 @@ from planner.memory.types import Deployment, KvDtype, Sizing, Speculative, Weigh
 QUANTISED_ON_LOADING = frozenset({WeightDtype.FP8})
 """Formats that an engine makes from a 16-bit checkpoint while loading it."""
 Words = list[str]
+VLLM_NODES = ("--distributed-executor-backend", "ray")
 
 
-def launch_command(sizing: Sizing) -> str:
+def launch_command(sizing: Sizing, nodes: int = 1) -> str:
     """Shell command for one replica.
+
+    A replica on several ``nodes``: vLLM is started once, on the head of a Ray cluster over them
+    (https://docs.vllm.ai/en/v0.5.1/serving/distributed_serving.html); SGLang on each, with its rank
+    (https://docs.sglang.io/references/multi_node_deployment/multi_node.html), both read 2026-11-30.
 
     fp8 weights of a 16-bit checkpoint are made on loading; another format that differs from the checkpoint's needs a
     checkpoint in that format, which the command names as a placeholder, as it does an EAGLE head.
     """
-    return shlex.join(_sglang(sizing) if sizing.engine == "sglang" else _vllm(sizing))
+    sglang = sizing.engine == "sglang"
+    command = _sglang(sizing) if sglang else _vllm(sizing)
+    return shlex.join(command if nodes == 1 else [*command, *(_sglang_nodes(nodes) if sglang else VLLM_NODES)])
 
 
 def _since(sizing: Sizing, version: str) -> bool:
@@ -165,6 +172,11 @@ def _sglang_switches(deployment: Deployment) -> Words:
         ("--enable-unified-memory", flags.unified_memory),
     )
     return [name for name, on in switches if on]
+
+
+def _sglang_nodes(nodes: int) -> Words:
+    rank = f"<rank of the node, 0 to {nodes - 1}>"
+    return ["--nnodes", str(nodes), "--node-rank", rank, "--dist-init-addr", "<address of node 0>:20000"]
 
 
 SGLANG_METHODS = {"mtp": "NEXTN", "eagle": "EAGLE", "draft": "STANDALONE"}

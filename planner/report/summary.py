@@ -33,6 +33,7 @@ def render_summary(plan: FleetPlan, console: Console) -> None:
     console.print(_headline(plan))
     for table in (
         _deployment_table(plan),
+        *([_routing_table(plan)] if len(plan.pools) > len(facts.models(plan)) else []),
         _load_table(plan),
         _time_table(plan),
         _runner_up_table(plan),
@@ -69,9 +70,16 @@ def _headlines(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     yield (
         "per 1M",
         f"{totals.usd_per_mtok_by_reservation:.4f} USD by reservation (all that is paid), "
-        f"{totals.usd_per_mtok_by_use:.4f} USD by use (share of capacity)",
+        f"{totals.usd_per_mtok_by_use:.4f} USD by use (share of capacity); "
+        f"{totals.usd_per_mtok_input:.4f} USD of input, {totals.usd_per_mtok_output:.4f} USD of output",
     )
     yield "served", f"{totals.served_input_mtok:,.0f} M input and {totals.served_output_mtok:,.0f} M output tokens"
+    if totals.sunk_usd > 0 or totals.liability_after_usd > 0:
+        yield (
+            "bound",
+            f"{totals.sunk_usd:,.0f} USD of the cost is paid in any case; "
+            f"{totals.liability_after_usd:,.0f} USD more is due after the horizon",
+        )
     yield (
         "solver",
         f"{solve.status}: {facts.CLAIM} than {solve.bound:,.0f} USD "
@@ -94,7 +102,7 @@ def _table(title: str, *headers: str, left: int) -> Table:
 
 def _deployment_table(plan: FleetPlan) -> Table:
     table = _table(
-        "What to run (weight dtype / KV dtype; idle GPUs of an offer shared out by use)",
+        "What to run (weight dtype / KV dtype; a supply's cost shared out by GPU-hours)",
         "pool",
         "replicas",
         "max_model_len",
@@ -102,14 +110,26 @@ def _deployment_table(plan: FleetPlan) -> Table:
         left=2,
     )
     for pool in plan.pools:
-        bought = facts.purchase_of(plan, pool)
-        place = f"{bought.provider} {bought.region}".strip()
-        chosen = f"{pool.replicas} x {pool.gpu} tp{pool.tp} {pool.weight_dtype}/{pool.kv_dtype} at {place}"
+        count = facts.replicas_in_words(pool)
+        chosen = f"{count} x {pool.gpu} tp{pool.tp} {pool.weight_dtype}/{pool.kv_dtype} at {facts.places(plan, pool)}"
         table.add_row(
             _clean(pool.name),
             _clean(chosen, _DESCRIPTION_CHARACTERS),
             f"{pool.max_model_len:,}",
-            f"{facts.pool_usd(plan, pool):,.0f}",
+            f"{pool.usd:,.0f}",
+        )
+    return table
+
+
+def _routing_table(plan: FleetPlan) -> Table:
+    table = _table("Which pool serves a request", "model", "tenant", "prompt tokens", "share", "pool", left=3)
+    for route in plan.routes:
+        table.add_row(
+            _clean(route.model),
+            _clean(route.tenant or "all"),
+            facts.band(route.prompt_lo_tokens, route.prompt_hi_tokens),
+            f"{route.share:.0%}",
+            _clean(route.pool),
         )
     return table
 
@@ -159,21 +179,23 @@ def _against(pool: Pool, word: str, planned: Measure) -> str:
 
 
 def _runner_up_table(plan: FleetPlan) -> Table:
-    table = _table("Next best, by a re-solve", "pool", "configuration", "extra USD", left=2)
-    for pool in plan.pools:
+    table = _table("Next best, by a re-solve", "model", "configuration", "extra USD", left=2)
+    for model in facts.models(plan):
+        pool = next(p for p in plan.pools if p.model == model)
         extra = f"{pool.runner_up.extra_usd:+,.0f}" if pool.runner_up else ""
-        table.add_row(_clean(pool.name), _clean(facts.runner_up(pool), _DESCRIPTION_CHARACTERS), extra)
+        table.add_row(_clean(model), _clean(facts.runner_up(pool), _DESCRIPTION_CHARACTERS), extra)
     return table
 
 
 def _purchase_table(plan: FleetPlan) -> Table:
-    table = _table("What to buy (instances x GPUs of one)", "offer", "GPUs", "idle", "USD/h each", "cost USD", left=1)
+    headers = ("GPUs", "hours", "cost USD")
+    table = _table("What to buy (most instances x GPUs of one; instance-hours in use)", "lot", "how", *headers, left=2)
     for p in plan.purchases:
         table.add_row(
             _clean(p.offer_id, _OFFER_CHARACTERS),
+            _clean(p.kind),
             f"{p.instances} x {p.gpus_per_instance}",
-            f"{p.gpus_bought - p.gpus_used}",
-            f"{p.usd_per_instance_h:,.4f}",
+            f"{p.instance_hours:,.0f}",
             f"{p.usd:,.0f}",
         )
     return table
@@ -182,7 +204,8 @@ def _purchase_table(plan: FleetPlan) -> Table:
 def _limits(plan: FleetPlan) -> Iterator[Text]:
     for quota in plan.quotas:
         name = one_line(quota.name, _NAME_CHARACTERS)
-        yield Text(f"limit {name}: {quota.used:,.0f} of {quota.limit:,.0f} {one_line(quota.unit, 12)}")
+        worth = f"; one more is worth {quota.worth_usd:,.0f} USD" if quota.worth_usd else ""
+        yield Text(f"limit {name}: {quota.used:,.0f} of {quota.limit:,.0f} {one_line(quota.unit, 24)}{worth}")
 
 
 def _warnings(plan: FleetPlan) -> Iterator[Text]:

@@ -83,6 +83,9 @@ class Table:
     heading: str = ""
     total_label: str = ""
     """Text of the total row's first cell; empty: no total row."""
+    workings: bool = False
+    """Whether it goes without a table object and its filter buttons: formualizer 0.13 takes 256 columns of such
+    objects in a workbook, and no more."""
 
     def __post_init__(self) -> None:
         """Refuse what Excel would refuse, or repair on opening."""

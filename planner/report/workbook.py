@@ -34,6 +34,9 @@ from planner.report.sheets import (
     glossary,
     inputs,
     margins,
+    periods,
+    rejected,
+    routing,
     summary,
     warnings,
 )
@@ -49,8 +52,11 @@ SHEETS: tuple[Callable[[FleetPlan], Sheet], ...] = (
     inputs.build,
     demand.build,
     plan_sheet.build,
+    routing.build,
+    periods.build,
     fit.build,
     margins.build,
+    rejected.build,
     cost.build,
     checks.build,
     files.build,
@@ -182,7 +188,8 @@ def _write_table(sheet: Worksheet, table: Table, book: Book) -> None:
         if table.total_label:
             _write_total(_cell(sheet, table.last + 1, n), column, table, n)
     _row_heights(sheet, table)
-    _table_object(sheet, table)
+    if not table.workings:
+        _table_object(sheet, table)
 
 
 def _good_flag(column: Column) -> int:

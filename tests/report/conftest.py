@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from openpyxl import Workbook, load_workbook
 
 from planner.plan import FleetPlan
 from planner.report.workbook import write_workbook
@@ -35,3 +36,15 @@ def xlsx(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "plan.xlsx"
     write_workbook(plan, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def book(xlsx: Path) -> Workbook:
+    """The workbook of the hand-made plan as it is written: formulas, styles; read-only for tests."""
+    return load_workbook(xlsx)
+
+
+@pytest.fixture(scope="session")
+def values(xlsx: Path) -> Workbook:
+    """The workbook of the hand-made plan with the stored results of its formulas; read-only for tests."""
+    return load_workbook(xlsx, data_only=True)

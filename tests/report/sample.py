@@ -1,10 +1,15 @@
-"""A hand-made plan: 5 models, 4 offers, shared instances, quotas, a budget and text that nobody should trust."""
+"""A hand-made plan: 5 models, 6 pools, 2 periods, 7 lots on 5 supplies, limits, and text that nobody should trust.
+
+Hours 720 + 1440. Instances of 8 H100 in the busy hours: chat/1 3 x 4 + chat/2 1 x 4 + code 3 x 1 = 19 GPUs, 3 instances
+(1 committed, 2 on demand); in the other hours 1 x 4 + 1 x 4 + 2 x 1 = 10 GPUs, 2 instances.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
 
+from planner.assemble.money import pool_costs, pool_gpu_hours, supply_usd, totals_of
 from planner.plan import (
     Assumption,
     FleetPlan,
@@ -12,19 +17,30 @@ from planner.plan import (
     Margin,
     Measure,
     MemoryTerm,
-    PlanTotals,
+    PlanModel,
+    PlanPeriod,
+    PlanSupply,
     Pool,
     PoolLoad,
     PoolMemory,
+    PoolPeriod,
+    PoolPlacement,
     PoolSpeed,
     Purchase,
     QuotaUse,
+    Rejected,
+    Route,
     RunnerUp,
     Solve,
     SolveStatus,
 )
 
 HOURS = 2160.0
+PERIODS = (PlanPeriod(name="busy hours", hours=720.0), PlanPeriod(name="other hours", hours=1440.0))
+MEAN = (1.5, 0.75)
+"""Mean rate of each period over that of the horizon: 1.5 x 720 + 0.75 x 1440 = 2160."""
+QUIET = 0.4
+"""Planning rate of the other hours over that of the busy ones."""
 GROWTH, PEAK = 1.25, 1.28
 """Their product is the planning rate over the stated one, 1.6."""
 TAIL_BUDGET = 0.001
@@ -39,16 +55,18 @@ _AWS = "https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/pr
 @dataclass(frozen=True)
 class _Spec:
     name: str
+    model: str
     weights: str
-    offer: str
+    supply: str
     gpu: str
     tp: int
     weight_dtype: str
     kv_dtype: str
     max_model_len: int
-    needed: int
+    needed: tuple[int, int]
     spare: int
     rate: float
+    """Planning rate of the busy hours, before refusals."""
     pool_tokens: int
     quantile: float
     tpot: float
@@ -60,25 +78,36 @@ class _Spec:
     mean_out: float
     refused: float
     binds: str
+    low: int = 0
+    high: int | None = None
+    share: float = 1.0
 
 
 H100 = "aws/p5.48xlarge/us-east-1/on_demand"
+H100_1Y = "aws/p5.48xlarge/us-east-1/commit_1y"
 H200 = "nebius/gpu-h200-sxm/eu-north1/on_demand"
 L40S = "aws/g6e.12xlarge/us-east-1/on_demand"
-A100 = "runpod/A100-80GB/on_demand"
-OFFERS = (H100, H200, L40S, A100)
+L40S_HELD = "held/aws/g6e.12xlarge/us-east-1/commit_1y/2027-03-01"
+A100 = "runpod/A100-80GB/spot"
+IDLE = "held/lambda/gpu_1x_a10/commit_1y/2027-04-01"
+OFFERS = (H100_1Y, H100, H200, L40S_HELD, L40S, A100, IDLE)
+LLAMA_70B = "meta-llama/Llama-3.3-70B-Instruct"
+X8, X8N, X4, X1, X10 = "H100-SXM x8", "H200-SXM x8", "L40S x4", "A100-SXM-80GB x1 spot", "A10 x1"
 
 _SPECS = (
-    _Spec("chat", "meta-llama/Llama-3.3-70B-Instruct", H100, "H100-SXM", 4, "fp8", "fp8", 16_384, 3, 0, 9.2,
-          1_390_000, 1_352_410.0, 38.1, 50.0, 640.0, 1500.0, 0.71, 1420.0, 310.0, 0.0004, "token pool"),
-    _Spec("code", "Qwen/Qwen3-32B", H100, "H100-SXM", 1, "fp8", "bf16", 32_768, 2, 1, 2.1,
+    _Spec("chat/1", "chat", LLAMA_70B, X8, "H100-SXM", 4, "fp8", "fp8", 4_096, (3, 1), 0, 6.9,
+          1_390_000, 1_352_410.0, 38.1, 50.0, 640.0, 1500.0, 0.71, 1020.0, 290.0, 0.0004, "token pool", 0, 4096, 0.75),
+    _Spec("chat/2", "chat", LLAMA_70B, X8, "H100-SXM", 4, "fp8", "fp8", 16_384, (1, 1), 0, 2.3,
+          1_390_000, 988_100.0, 41.0, 50.0, 980.0, 1500.0, 0.55, 5200.0, 410.0, 0.0004, "TTFT target",
+          4096, None, 0.25),
+    _Spec("code", "code", "Qwen/Qwen3-32B", X8, "H100-SXM", 1, "fp8", "bf16", 32_768, (2, 1), 1, 2.1,
           158_000, 120_344.0, 31.9, 40.0, 980.0, 1000.0, 0.64, 2047.0, 27.0, 0.0, "TTFT target"),
-    _Spec("agents", "deepseek-ai/DeepSeek-V3", H200, "H200-SXM", 8, "fp8", "bf16", 65_536, 2, 0, 1.4,
+    _Spec("agents", "agents", "deepseek-ai/DeepSeek-V3", X8N, "H200-SXM", 8, "fp8", "bf16", 65_536, (2, 2), 0, 1.4,
           512_000, 480_020.0, 44.0, None, 2210.0, None, 0.58, 7800.0, 640.0, 0.0009, "tail length"),
-    _Spec("search", "meta-llama/Llama-3.1-8B-Instruct", L40S, "L40S", 1, "fp8", "fp8", 8_192, 5, 1, 31.0,
+    _Spec("search", "search", "meta-llama/Llama-3.1-8B-Instruct", X4, "L40S", 1, "fp8", "fp8", 8_192, (5, 2), 1, 31.0,
           402_000, 233_870.5, 29.5, 30.0, 310.0, 800.0, 0.82, 910.0, 120.0, 0.0001, "TPOT target"),
-    _Spec("vision", "google/gemma-3-27b-it", A100, "A100-SXM-80GB", 1, "int4-awq", "bf16", 16_384, 2, 0, 0.9,
-          301_000, 99_210.0, 27.3, 60.0, 720.0, 2000.0, 0.84, 1800.0, 260.0, 0.0, "work share"),
+    _Spec("vision", "vision", "google/gemma-3-27b-it", X1, "A100-SXM-80GB", 1, "int4-awq", "bf16", 16_384, (2, 1), 0,
+          0.9, 301_000, 99_210.0, 27.3, 60.0, 720.0, 2000.0, 0.84, 1800.0, 260.0, 0.0, "work share"),
 )  # fmt: skip
 
 _TERMS = (
@@ -108,33 +137,52 @@ def _margins(s: _Spec) -> tuple[Margin, ...]:
     )
 
 
+def _periods(s: _Spec, offered_per_s: float) -> tuple[PoolPeriod, ...]:
+    return tuple(
+        PoolPeriod(
+            period=period.name, planning_rate_per_s=s.rate * (1 - s.refused) * (1.0, QUIET)[t],
+            mean_rate_per_s=offered_per_s * MEAN[t], replicas_needed=s.needed[t],
+            replicas_asked=s.needed[t] + s.spare, replicas=s.needed[t] + s.spare,
+        )
+        for t, period in enumerate(PERIODS)
+    )  # fmt: skip
+
+
+def _offers(s: _Spec) -> tuple[str, ...]:
+    return {X8: (H100, H100_1Y), X8N: (H200,), X4: (L40S_HELD, L40S), X1: (A100,)}[s.supply]
+
+
 def _pool(s: _Spec) -> Pool:
-    replicas = s.needed + s.spare
+    replicas = s.needed[0] + s.spare
     runner_up = RunnerUp(description=f"{replicas + 1} x {s.gpu} tp{s.tp} bf16/bf16", extra_usd=18_250.0)
-    stated = s.rate / (GROWTH * PEAK)
-    offered = stated * GROWTH * HOURS * 3600
+    stated = s.rate / (s.share * GROWTH * PEAK)
+    offered_per_s = stated * GROWTH * s.share
+    offered = offered_per_s * HOURS * 3600
     refused_in, refused_out = s.refused * 6, s.refused * 2
     served_in = offered * s.mean_in * (1 - refused_in) / 1e6
     served_out = offered * s.mean_out * (1 - refused_out) / 1e6
     refused_tokens = 1 - (served_in + served_out) * 1e6 / (offered * (s.mean_in + s.mean_out))
     return Pool(
-        name=s.name, model=s.name, weights=s.weights, cost_centre=f"CC-{1000 + len(s.name)}", prompt_lo_tokens=0,
-        prompt_hi_tokens=None, offer_id=s.offer, gpu=s.gpu, engine="vllm", engine_version="0.11.0", tp=s.tp,
+        name=s.name, model=s.model, weights=s.weights, cost_centre=f"CC-{1000 + len(s.model)}",
+        prompt_lo_tokens=s.low, prompt_hi_tokens=s.high, request_share=s.share, offers=_offers(s), gpu=s.gpu,
+        engine="vllm", engine_version="0.11.0", tp=s.tp,
         weight_dtype=s.weight_dtype, kv_dtype=s.kv_dtype, max_model_len=s.max_model_len, max_num_seqs=256,
-        max_num_batched_tokens=8192, gpu_memory_utilization=0.9, replicas_needed=s.needed, replicas_spare=s.spare,
-        replicas=replicas, gpus=replicas * s.tp,
+        max_num_batched_tokens=8192, gpu_memory_utilization=0.9, replicas_needed=s.needed[0], replicas_spare=s.spare,
+        replicas=replicas, gpus=replicas * s.tp, periods=_periods(s, offered_per_s),
+        placements=(PoolPlacement(supply=s.supply, replicas=(replicas, s.needed[1] + s.spare)),), usd=0.0,
         memory=PoolMemory(
             gpu_memory_gib=79.2, budget_gib=71.3, terms=_TERMS, available_kv_gib=52.0, bytes_per_token=40960.0,
             block_size_tokens=16, num_blocks=s.pool_tokens // 16, pool_tokens=s.pool_tokens,
             logged_tokens=s.pool_tokens, max_concurrency=s.pool_tokens / s.max_model_len,
         ),
         load=PoolLoad(
-            planning_rate_per_s=s.rate * (1 - s.refused), rate_per_replica_per_s=s.rate * (1 - s.refused) / s.needed,
+            planning_rate_per_s=s.rate * (1 - s.refused),
+            rate_per_replica_per_s=s.rate * (1 - s.refused) / s.needed[0],
             dispersion=1.7,
             mean_live_requests=s.quantile / 3000, quantile_live_requests=s.quantile / 2400,
             mean_live_tokens=s.quantile * 0.7, quantile_live_tokens=s.quantile,
             mean_formula_tokens=s.quantile * 0.6, overflow_probability=0.01, expected_overflow=0.0071,
-            work_share=s.work,
+            work_share=s.work, prefill_work_share=s.work * 0.4,
         ),
         speed=PoolSpeed(
             tpot_ms=_band(s.tpot, "roofline"), ttft_ms=_band(s.ttft, "roofline"), ttft_percentile=0.95,
@@ -152,23 +200,66 @@ def _pool(s: _Spec) -> Pool:
 
 
 def _purchase(
-    offer: str, provider: str, kind: str, region: str, gpu: str, each: int, n: int, used: int, price: float, notes: str
-) -> Purchase:
+    offer: str, kind: str, supply: str, each: int, runs: tuple[int, int], used: int, *, reserved: int = 0,
+    paid: tuple[int, int] | None = None, reserved_price: float = 0.0, price: float = 0.0, sunk: float = 0.0,
+    liability: float = 0.0, kw: float = 0.0, available: tuple[int, int] | None = None, notes: str = "",
+) -> Purchase:  # fmt: skip
+    provider, instance = offer.removeprefix("held/").split("/")[:2]
+    region = next((part for part in offer.split("/") if part in ("us-east-1", "eu-north1")), "")
+    instance_hours = sum(n * period.hours for n, period in zip(runs, PERIODS, strict=True))
+    paid = paid or tuple(max(n, reserved) for n in runs)
     return Purchase(
-        offer_id=offer, provider=provider, instance_type=kind, region=region, gpu=gpu, term="on_demand",
-        gpus_per_instance=each, instances=n, gpus_bought=n * each, gpus_used=used, usd_per_instance_h=price,
-        hours=HOURS, usd=n * price * HOURS, price_as_of=dt.date(2026, 7, 20), price_kind="list",
-        source_url=f"{_AWS}#{gpu}", notes=notes,
+        offer_id=offer, kind=kind, supply=supply, provider=provider, instance_type=instance, region=region,
+        gpu=supply.split(" x", maxsplit=1)[0], term="commit_1y" if "commit" in offer else offer.rsplit("/", 1)[1],
+        gpus_per_instance=each, instances=max(paid), instances_by_period=runs, available_by_period=available,
+        paid_by_period=paid, reserved_instances=reserved, instance_hours=instance_hours,
+        gpus_bought=max(paid) * each, gpus_used=used, reserved_usd_per_h=reserved_price, used_usd_per_h=price,
+        sunk_usd=sunk, hours=HOURS, usd=reserved * reserved_price * HOURS + price * instance_hours + sunk,
+        liability_after_usd=liability, power_kw_per_instance=kw, power_kw=kw * max(runs),
+        carbon_kg_per_instance_h=kw * 0.4, carbon_kg=kw * 0.4 * instance_hours, price_as_of=dt.date(2026, 7, 20),
+        price_kind="list", source_url=f"{_AWS}#{offer}", notes=notes,
     )  # fmt: skip
 
 
 def _purchases() -> tuple[Purchase, ...]:
+    """1-year commitment: 1 x 30 x 2160 USD now, 1 x 30 x (8760 - 2160) = 198,000 USD afterwards."""
     return (
-        _purchase(H100, "aws", "p5.48xlarge", "us-east-1", "H100-SXM", 8, 2, 15, 55.04, HOSTILE_NOTE),
-        _purchase(H200, "nebius", "gpu-h200-sxm", "eu-north1", "H200-SXM", 8, 2, 16, 28.0, "-2+3"),
-        _purchase(L40S, "aws", "g6e.12xlarge", "us-east-1", "L40S", 4, 2, 6, 10.49264, VERY_LONG),
-        _purchase(A100, "runpod", "A100-80GB", "", "A100-SXM-80GB", 1, 2, 2, 1.39, ""),
+        _purchase(H100_1Y, "new commitment", X8, 8, (1, 1), 8, reserved=1, reserved_price=30.0, liability=198_000.0,
+                  kw=10.0, notes=HOSTILE_NOTE),
+        _purchase(H100, "on-demand", X8, 8, (2, 1), 11, price=55.04, kw=10.0),
+        _purchase(H200, "on-demand", X8N, 8, (2, 2), 16, price=28.0, kw=11.0, notes="-2+3"),
+        _purchase(L40S_HELD, "existing commitment", X4, 4, (1, 1), 4, paid=(1, 1), sunk=8_496.0, available=(1, 1)),
+        _purchase(L40S, "on-demand", X4, 4, (1, 0), 2, price=10.49264, notes=VERY_LONG),
+        _purchase(A100, "spot", X1, 1, (3, 2), 2, price=1.39),
+        _purchase(IDLE, "existing commitment", X10, 1, (0, 0), 0, paid=(2, 2), sunk=2_592.0, available=(2, 2)),
+    )  # fmt: skip
+
+
+def _supplies() -> tuple[PlanSupply, ...]:
+    return (
+        PlanSupply(id=X8, gpu="H100-SXM", gpus_per_instance=8, region="us-east-1"),
+        PlanSupply(id=X8N, gpu="H200-SXM", gpus_per_instance=8, region="eu-north1"),
+        PlanSupply(id=X4, gpu="L40S", gpus_per_instance=4, region="us-east-1"),
+        PlanSupply(id=X1, gpu="A100-SXM-80GB", gpus_per_instance=1, spot=True, usable_share=0.8),
+        PlanSupply(id=X10, gpu="A10", gpus_per_instance=1),
     )
+
+
+def _routes() -> tuple[Route, ...]:
+    return tuple(
+        Route(model=s.model, tenant="", prompt_lo_tokens=s.low, prompt_hi_tokens=s.high, pool=s.name) for s in _SPECS
+    )
+
+
+def _models() -> tuple[PlanModel, ...]:
+    rules = {"chat": {"max_pools": 2}, "agents": {"tenants": ("batch", "live")}, "vision": {"interruptible": True}}
+    names = dict.fromkeys(s.model for s in _SPECS)
+    return tuple(PlanModel(name=name, **rules.get(name, {})) for name in names)
+
+
+def _with_costs(pools: tuple[Pool, ...], purchases: tuple[Purchase, ...]) -> tuple[Pool, ...]:
+    costs = pool_costs([pool_gpu_hours(pool, PERIODS) for pool in pools], supply_usd(purchases))
+    return tuple(pool.model_copy(update={"usd": usd}) for pool, usd in zip(pools, costs, strict=True))
 
 
 def _assumptions() -> tuple[Assumption, ...]:
@@ -194,14 +285,15 @@ def _assumptions() -> tuple[Assumption, ...]:
             note=note,
         )
 
+    rates = {s.model: s.rate / s.share for s in _SPECS}
     pools = [
         line
-        for s in _SPECS
+        for name, rate in rates.items()
         for line in (
-            row(f"rate_{s.name}", f"{s.name}: mean arrivals", s.rate / (GROWTH * PEAK), "requests/s", "product team"),
-            row(f"peak_{s.name}", f"{s.name}: planning over mean rate", PEAK, "ratio", "product team"),
-            row(f"lengths_{s.name}", f"{s.name}: length law", "9,000 requests", "", "azure-llm-trace"),
-            row(f"tail_{s.name}", f"{s.name}: tail budget", TAIL_BUDGET, "share of requests", "request"),
+            row(f"rate_{name}", f"{name}: mean arrivals", rate / (GROWTH * PEAK), "requests/s", "product team"),
+            row(f"peak_{name}", f"{name}: planning over mean rate", PEAK, "ratio", "product team"),
+            row(f"lengths_{name}", f"{name}: length law", "9,000 requests", "", "azure-llm-trace"),
+            row(f"tail_{name}", f"{name}: tail budget", TAIL_BUDGET, "share of requests", "request"),
         )
     ]
     return (
@@ -212,26 +304,15 @@ def _assumptions() -> tuple[Assumption, ...]:
         row("growth_chat", "chat: growth until the horizon", GROWTH, "ratio", HOSTILE_SOURCE, "=1+1"),
         row("speed/edge", HOSTILE_ASSUMPTION, "upper", "edge of the band", "SRE"),
         *pools,
-        *(row(f"growth_{s.name}", f"{s.name}: growth", GROWTH, "ratio", "product team") for s in _SPECS[1:]),
+        *(row(f"growth_{n}", f"{n}: growth", GROWTH, "ratio", "product team") for n in rates if n != "chat"),
     )
-
-
-def _totals(pools: tuple[Pool, ...], purchases: tuple[Purchase, ...]) -> PlanTotals:
-    usd = sum(p.usd for p in purchases)
-    served_in, served_out = sum(p.served_input_mtok for p in pools), sum(p.served_output_mtok for p in pools)
-    rate = {p.offer_id: p.usd / p.gpus_bought for p in purchases}
-    used = sum(pool.gpus * rate[pool.offer_id] * pool.served_mtok / pool.capacity_mtok for pool in pools)
-    return PlanTotals(
-        usd=usd, gpus=sum(p.gpus_bought for p in purchases), gpu_hours=sum(p.gpus_bought * p.hours for p in purchases),
-        served_input_mtok=served_in, served_output_mtok=served_out,
-        usd_per_mtok_by_reservation=usd / (served_in + served_out), usd_per_mtok_by_use=used / (served_in + served_out),
-    )  # fmt: skip
 
 
 def sample_plan() -> FleetPlan:
     """The plan; its totals are recomputed from its own pools and purchases."""
-    pools, purchases = tuple(_pool(spec) for spec in _SPECS), _purchases()
-    totals = _totals(pools, purchases)
+    purchases = _purchases()
+    pools = _with_costs(tuple(_pool(spec) for spec in _SPECS), purchases)
+    totals = totals_of(pools, purchases, PERIODS)
     bound = totals.usd * 0.9996
     return FleetPlan(
         planner_version="0.1.0", run_id="3fa9c1d20b7e", title="R&D fleet, FY27 Q1", owner="Ana Gómez",
@@ -243,11 +324,18 @@ def sample_plan() -> FleetPlan:
             usd_per_mtok_bound=totals.usd_per_mtok_by_reservation * 0.9996, ratio_iterations=2, solver="HiGHS",
             solver_version="1.11.0", threads=1, seed=0,
         ),
-        totals=totals, pools=pools, purchases=purchases,
+        totals=totals, periods=PERIODS, pools=pools, routes=_routes(), models=_models(), supplies=_supplies(),
+        purchases=purchases,
         quotas=(
-            QuotaUse(name="H100 in us-east-1", offers=(H100,), used=16, limit=24, unit="GPU"),
-            QuotaUse(name="nebius stock", offers=(H200,), used=16, limit=16, unit="GPU"),
-            QuotaUse(name="Quarter budget", offers=OFFERS, used=totals.usd, limit=500_000.0, unit="USD"),
+            QuotaUse(name="H100 in us-east-1", offers=(H100_1Y, H100), used=24, limit=24, unit="GPUs", worth_usd=210.5),
+            QuotaUse(name="nebius stock", offers=(H200,), used=16, limit=16, unit="GPUs", worth_usd=0.0),
+            QuotaUse(name="budget", offers=OFFERS, used=totals.usd, limit=500_000.0, unit="USD"),
+            QuotaUse(name="power", offers=OFFERS, used=52.0, limit=60.0, unit="kW"),
+            QuotaUse(name="movement", offers=(), used=12.0, limit=16.0, unit="GPUs moved"),
+        ),
+        rejected=(
+            Rejected(model="chat", reason="weights do not fit", configurations=31, example="L40S tp1: 70 of 44 GiB"),
+            Rejected(model="vision", reason="TPOT target", configurations=4, example="L4 tp1: 71.0 of 60.0 ms"),
         ),
         assumptions=_assumptions(),
         inputs=(

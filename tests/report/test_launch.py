@@ -20,10 +20,10 @@ from planner.report.launch import launch_command
 CATALOG = load_catalog()
 
 
-def command(model: str, engine: str = "vllm", version: str = "", **settings: object) -> list[str]:
+def command(model: str, engine: str = "vllm", version: str = "", nodes: int = 1, **settings: object) -> list[str]:
     deployment = Deployment(**({"tp": 1, "weight_dtype": WeightDtype.BF16, "kv_dtype": KvDtype.BF16} | settings))  # type: ignore[arg-type]
     sizing = size(CATALOG.model_shape(model), CATALOG.gpu("H100-SXM"), CATALOG.engine(engine, version), deployment)
-    return shlex.split(launch_command(sizing))
+    return shlex.split(launch_command(sizing, nodes))
 
 
 def option(words: list[str], name: str) -> str:
@@ -185,3 +185,17 @@ def test_sglang_writes_every_flag_that_is_set(version: str) -> None:
         "--enable-lora",
     }  # fmt: skip
     assert switches <= set(words)
+
+
+def test_a_replica_on_several_nodes_says_how_they_meet() -> None:
+    """vLLM is started once on a Ray cluster, SGLang on each node with its rank; on one node nothing is said."""
+    vllm = command("deepseek-ai/DeepSeek-R1", tp=16, nodes=2, weight_dtype=WeightDtype.FP8)
+    assert option(vllm, "--distributed-executor-backend") == "ray"
+    assert option(vllm, "--tensor-parallel-size") == "16"
+    sglang = command("deepseek-ai/DeepSeek-R1", "sglang", tp=16, nodes=2, weight_dtype=WeightDtype.FP8)
+    assert option(sglang, "--nnodes") == "2"
+    assert option(sglang, "--node-rank") == "<rank of the node, 0 to 1>"
+    assert option(sglang, "--dist-init-addr") == "<address of node 0>:20000"
+    for engine in ("vllm", "sglang"):
+        alone = command("deepseek-ai/DeepSeek-R1", engine, tp=8, weight_dtype=WeightDtype.FP8)
+        assert not {"--distributed-executor-backend", "--nnodes", "--node-rank"} & set(alone)

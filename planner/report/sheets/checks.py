@@ -12,9 +12,10 @@ from enum import StrEnum
 from openpyxl.workbook.defined_name import DefinedName
 from openpyxl.worksheet.worksheet import Worksheet
 
+from planner.assemble.rows import KG, KW, USD, USD_AFTER
 from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.sheets import cover, inputs, summary
+from planner.report.sheets import cover, input_ids, measures
 from planner.report.style import COUNT, MTOK, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
 
@@ -50,67 +51,127 @@ _TOTAL = Formula("=tblCost[Cost, USD]#total")
 
 def checks(plan: FleetPlan) -> tuple[Check, ...]:
     """All checks of the workbook, in order."""
-    budget = (_within_budget(),) if facts.budget(plan) else ()
-    return (*_money(), *budget, *_fleet(), *_limits(plan), *_promises(), *_record(), *_soundness())
+    return (
+        *_money(),
+        *_caps(plan),
+        *_fleet(),
+        *_periods(),
+        *_routing(),
+        *_limits(plan),
+        *_promises(),
+        *_record(),
+        *_soundness(),
+    )
 
 
 def _usd(text: str, left: Formula, right: Formula, where: str) -> Check:
-    return Check(text, left, Rule.EQUAL, right, inputs.TOLERANCE_USD, where, USD_CENTS)
+    return Check(text, left, Rule.EQUAL, right, input_ids.TOLERANCE_USD, where, USD_CENTS)
+
+
+def _unit_cost(text: str, left: str, right: str) -> Check:
+    """USD per million tokens as the workbook has it, and as the plan states it."""
+    return Check(
+        f"USD per 1M {text} equals the plan's",
+        Formula("=<1>", (left,)),
+        Rule.EQUAL,
+        Formula("=<1>", (right,)),
+        input_ids.TOLERANCE,
+        "Summary, Cover",
+        USD_RATE,
+    )
 
 
 def _none(text: str, left: str, where: str) -> Check:
     """A count that must be 0."""
-    return Check(text, Formula(left), Rule.EQUAL, 0, inputs.EXACT, where)
+    return Check(text, Formula(left), Rule.EQUAL, 0, input_ids.EXACT, where)
 
 
 def _money() -> tuple[Check, ...]:
-    by_pool = Formula("=tblPlan[Cost, USD]#total+SUMIFS(tblCost[Cost, USD],tblCost[GPUs used],0)")
+    by_pool = Formula("=tblPlan[Cost, USD]#total+SUMIFS(tblSupplies[Cost, USD],tblSupplies[GPU-hours used],0)")
+    after = Formula("=<1>", (measures.AFTER,))
     return (
         _usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Cover"),
+        _usd("Cost by supply equals cost by purchase", Formula("=tblSupplies[Cost, USD]#total"), _TOTAL, "Cost"),
         _usd("Cost by model equals cost by purchase", Formula("=tblModels[Cost, USD]#total"), _TOTAL, "Cost"),
         _usd("Cost by pool equals cost by purchase", by_pool, _TOTAL, "Plan, Cost"),
         _usd("Cost by GPU type equals cost by purchase", Formula("=tblGpuTypes[Cost, USD]#total"), _TOTAL, "Cost"),
-        Check(
-            "USD per 1M tokens by use equals the plan's",
-            Formula("=<1>", (summary.BY_USE,)),
-            Rule.EQUAL,
-            Formula("=<1>", (cover.BY_USE,)),
-            inputs.TOLERANCE,
-            "Summary, Cover",
-            USD_RATE,
-        ),
+        _usd("What is due after the horizon equals the plan's", after, Formula("=<1>", (cover.AFTER,)), "Cost, Cover"),
+        _unit_cost("tokens by use", measures.BY_USE, cover.BY_USE),
+        _unit_cost("input tokens", measures.INPUT_UNIT, cover.INPUT_UNIT),
+        _unit_cost("output tokens", measures.OUTPUT_UNIT, cover.OUTPUT_UNIT),
     )
 
 
-def _within_budget() -> Check:
-    limit = Formula("=<1>", (inputs.BUDGET,))
-    return Check(
-        "Cost is within the budget", _TOTAL, Rule.AT_MOST, limit, inputs.TOLERANCE_USD, "Cost, Inputs", USD_CENTS
-    )
+def _caps(plan: FleetPlan) -> tuple[Check, ...]:
+    """Limits of the whole fleet that the request states, against what the sheets add up to."""
+    found = []
+    for unit, text, left, tolerance, number in (
+        (USD, "Cost is within the budget", "=tblCost[Cost, USD]#total", input_ids.TOLERANCE_USD, USD_CENTS),
+        (USD_AFTER, "What is due after the horizon is within its limit", "=tblCost[After the horizon, USD]#total",
+         input_ids.TOLERANCE_USD, USD_CENTS),
+        (KW, "Power is within its limit, kW", "=MAX(tblPeriods[Power, kW])", input_ids.TOLERANCE, MTOK),
+        (KG, "Carbon is within its limit, kg CO2e", "=tblLots[Carbon, kg CO2e]#total", input_ids.TOLERANCE, COUNT),
+    ):  # fmt: skip
+        row = facts.limit(plan, unit)
+        if row is not None:
+            allowed = Formula("=<1>", (input_ids.quota_id(row),))
+            found.append(Check(text, Formula(left), Rule.AT_MOST, allowed, tolerance, "Cost, Periods, Inputs", number))
+    return tuple(found)
+
+
+def _same_count(text: str, left: Formula, right: str, where: str) -> Check:
+    return Check(text, left, Rule.EQUAL, Formula("=<1>", (right,)), input_ids.EXACT, where)
 
 
 def _fleet() -> tuple[Check, ...]:
+    bought, used = Formula("=tblCost[GPUs bought]#total"), Formula("=tblPlan[GPUs]#total")
+    hours = Formula("=<1>", (measures.GPU_HOURS,))
     return (
+        _same_count("GPUs bought equal the plan's", bought, cover.GPUS_BOUGHT, "Cost, Cover"),
+        _same_count("GPUs of all pools equal the plan's", used, cover.GPUS_USED, "Plan, Cover"),
         Check(
-            "GPUs bought equal the plan's",
-            Formula("=tblCost[GPUs bought]#total"),
+            "GPU-hours paid equal the plan's",
+            hours,
             Rule.EQUAL,
-            Formula("=<1>", (cover.GPUS_BOUGHT,)),
-            inputs.EXACT,
+            Formula("=<1>", (cover.GPU_HOURS,)),
+            input_ids.TOLERANCE,
             "Cost, Cover",
         ),
-        Check(
-            "GPUs of all pools equal the plan's",
-            Formula("=tblPlan[GPUs]#total"),
-            Rule.EQUAL,
-            Formula("=<1>", (cover.GPUS_USED,)),
-            inputs.EXACT,
-            "Plan, Cover",
-        ),
-        _none("Offers where pools use more GPUs than bought", '=COUNTIF(tblCost[GPUs idle],"<0")', "Cost"),
-        _none("Pools whose replicas do not fit the instances", "=COUNTIF(tblFit[Replicas fit (1/0)],0)", "Fit"),
+        _none("Supplies where pools use more GPUs than run", "=COUNTIF(tblNodes[Within (1/0)],0)", "Periods"),
+        _none("Replicas that do not fit the instances", "=COUNTIF(tblRuns[Replicas fit (1/0)],0)", "Periods"),
         _none("Pools with fewer replicas than needed and spare", "=COUNTIF(tblFit[Replicas enough (1/0)],0)", "Fit"),
-        _none("Quotas and stocks exceeded", "=COUNTIF(tblLimits[Within (1/0)],0)", "Cost"),
+        _none("Lots that run more than is reserved", "=COUNTIF(tblCost[Reserved enough (1/0)],0)", "Cost"),
+        _none("Quotas and stocks exceeded in a period", "=COUNTIF(tblLimits[Within (1/0)],0)", "Cost"),
+        _none("Limits exceeded when the plan was recomputed", "=COUNTIF(tblUses[Within (1/0)],0)", "Cost"),
+    )
+
+
+def _periods() -> tuple[Check, ...]:
+    return (
+        Check(
+            "Hours of the periods are the horizon's",
+            Formula("=tblPeriods[Hours]#total"),
+            Rule.EQUAL,
+            Formula("=<1>", (input_ids.HOURS,)),
+            input_ids.TOLERANCE,
+            "Periods, Inputs",
+        ),
+        _none("Pools short of replicas in a period", "=COUNTIF(tblPoolPeriods[Replicas enough (1/0)],0)", "Periods"),
+        _none("Lots that run more than can be had", "=COUNTIF(tblLots[Can be had (1/0)],0)", "Periods"),
+        _none("Lots that run more than is paid", "=COUNTIF(tblLots[Paid (1/0)],0)", "Periods"),
+        _none(
+            "Pools whose requests by period are not their demand",
+            "=COUNTIF(tblDemand[Periods as stated (1/0)],0)",
+            "Demand, Periods",
+        ),
+    )
+
+
+def _routing() -> tuple[Check, ...]:
+    lost = "=COUNTIF(tblRoutes[Joined (1/0)],0)+COUNTIF(tblRoutes[Open end (1/0)],0)"
+    return (
+        _none("Prompt lengths that are not routed once", lost, "Routing"),
+        _none("Pools that nothing is routed to", "=COUNTIF(tblFit[Routes to it],0)", "Fit, Routing"),
     )
 
 
@@ -131,7 +192,7 @@ def _promises() -> tuple[Check, ...]:
         ),
         _none("Predicted times outside their error band", "=COUNTIF(tblBands[In band (1/0)],0)", "Margins"),
         _none("Pools that serve more than their capacity", '=COUNTIF(tblFit[Capacity used],">1")', "Fit"),
-        _none("Models that refuse more than the tail budget", "=COUNTIF(tblModels[Within tail (1/0)],0)", "Cost"),
+        _none("Pools that refuse more than the tail budget", "=COUNTIF(tblDemand[Within tail (1/0)],0)", "Demand"),
     )
 
 
@@ -142,13 +203,13 @@ def _record() -> tuple[Check, ...]:
             Formula("=tblPlan[Served, M tokens]#total"),
             Rule.EQUAL,
             Formula("=<1>", (cover.SERVED,)),
-            inputs.TOLERANCE,
+            input_ids.TOLERANCE,
             "Demand, Cover",
             MTOK,
         ),
         _none(
             "Pools whose served tokens differ from the optimiser's",
-            "=COUNTIF(tblDemand[Served as solved (1/0)],0)",
+            "=COUNTIF(tblTokens[Served as solved (1/0)],0)",
             "Demand",
         ),
         _none(
@@ -167,32 +228,33 @@ def _record() -> tuple[Check, ...]:
 
 
 def _soundness() -> tuple[Check, ...]:
-    counted = "COUNT(tblPlan[Cost, USD])+COUNT(tblCost[Cost, USD])+COUNT(tblModels[Cost, USD])"
+    columns = ("tblPlan[Cost, USD]", "tblCost[Cost, USD]", "tblStands[Cost, USD]", "tblRuns[GPU-hours]")
+    counted = "+".join(f"COUNT({column})" for column in columns)
     return (
         Check(
             "Solver status is optimal (1/0)",
             Formula('=IF(<1>="optimal",1,0)', (cover.STATUS,)),
             Rule.EQUAL,
             1,
-            inputs.EXACT,
+            input_ids.EXACT,
             "Cover",
         ),
         Check(
             "Gap to the proven bound is within the target",
             Formula("=<1>", (cover.GAP,)),
             Rule.AT_MOST,
-            Formula("=<1>", (inputs.GAP_TARGET,)),
-            inputs.TOLERANCE,
+            Formula("=<1>", (input_ids.GAP_TARGET,)),
+            input_ids.TOLERANCE,
             "Cover, Inputs",
             SHARE_FINE,
         ),
         Check(
-            "No error values: cost cells that are numbers",
+            "No error values: cells of cost and GPU-hours that are numbers",
             Formula(f"={counted}"),
             Rule.EQUAL,
             Formula(f"={counted.replace('COUNT(', 'ROWS(')}"),
-            inputs.EXACT,
-            "Plan, Cost",
+            input_ids.EXACT,
+            "Plan, Cost, Periods",
         ),
     )
 

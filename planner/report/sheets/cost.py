@@ -1,14 +1,15 @@
-"""Cost: what is bought, a row per purchase; then the same money by model, by GPU type, and against the limits."""
+"""Cost: what is bought, a row per lot; then the same money by supply, pool, model, GPU type, and against the limits."""
 
 from __future__ import annotations
 
-from planner.plan import FleetPlan
+from planner.plan import FleetPlan, Purchase
 from planner.report import facts
-from planner.report.sheets.inputs import TOLERANCE, hours_id, price_id, quota_id, size_id, tail_id
+from planner.report.sheets.input_ids import HOURS, liability_id, price_id, reserved_id, size_id, sunk_id
+from planner.report.sheets.limits import covers_table, limits_table, uses_table
 from planner.report.style import COUNT, DATE, GREY, MTOK, SHARE, SHARE_FINE, USD, USD_RATE, Kind
-from planner.report.table import Column, Formula, Sheet, Table, stack
+from planner.report.table import Column, Formula, Sheet, Table, Value, stack
 
-NO_POOL = "(offers that no pool uses)"
+NO_POOL = "(supplies that no pool uses)"
 
 
 def build(plan: FleetPlan) -> Sheet:
@@ -16,65 +17,132 @@ def build(plan: FleetPlan) -> Sheet:
     return Sheet(
         "Cost",
         "Cost: what is bought and whom it serves",
-        "USD for the whole horizon. A reserved GPU is paid every hour, busy or not. Idle rule: an offer's unused GPUs "
-        "are charged to its pools in proportion to the GPUs they use there.",
-        "What is bought; cost by model and GPU type; quotas",
+        "USD for the whole horizon: reserved hours, hours in use, and what is paid in any case. A supply's cost, idle "
+        "GPUs and unused contracts included, is borne by its pools in proportion to their GPU-hours.",
+        "What is bought; cost by supply, pool, model, GPU type; quotas",
         GREY,
         stack(
             [
                 lambda top: _purchases(plan, top),
+                lambda top: _supplies(plan, top),
+                lambda top: _stands(plan, top),
                 lambda top: _models(plan, top),
                 lambda top: _gpu_types(plan, top),
-                lambda top: _limits(plan, top),
-                lambda top: _covers(plan, top),
+                lambda top: limits_table(plan, top),
+                lambda top: covers_table(plan, top),
+                lambda top: uses_table(plan, top),
             ]
         ),
         wide=True,
     )
 
 
+def _linked(name: str, stated: bool) -> Value:
+    """An input's value; 0 where a lot has no such figure, and so no such input."""
+    return Formula("=<1>", (name,)) if stated else 0
+
+
+def _has_price(p: Purchase) -> bool:
+    return p.used_usd_per_h > 0 or not (p.reserved_usd_per_h > 0 or p.sunk_usd > 0)
+
+
 def _purchases(plan: FleetPlan, top: int) -> Table:
     bought = plan.purchases
-    columns = (
-        Column("Offer", 40, tuple(p.offer_id for p in bought), Kind.RESULT),
-        Column("Provider", 16, tuple(p.provider for p in bought), Kind.RESULT),
-        Column("Instance type", 16, tuple(p.instance_type for p in bought), Kind.RESULT),
-        Column("Region", 13, tuple(p.region or "any" for p in bought), Kind.RESULT),
-        Column("GPU", 17, tuple(p.gpu for p in bought), Kind.RESULT),
-        Column("Term", 13, tuple(p.term for p in bought), Kind.RESULT),
-        Column("GPUs per instance", 13, tuple(Formula("=<1>", (size_id(p),)) for p in bought), Kind.LINK, COUNT),
-        Column("Instances", 13, tuple(p.instances for p in bought), Kind.RESULT, COUNT, total=True),
-        Column("GPUs bought", 13, Formula("=[Instances]*[GPUs per instance]"), Kind.FORMULA, COUNT, total=True),
-        Column("GPUs used", 13, Formula("=SUMIFS(tblPlan[GPUs],tblPlan[Offer],[Offer])"), Kind.LINK, COUNT, total=True),
-        Column("GPUs idle", 13, Formula("=[GPUs bought]-[GPUs used]"), Kind.FORMULA, COUNT, total=True),
-        Column("Hours", 11, tuple(Formula("=<1>", (hours_id(plan, p),)) for p in bought), Kind.LINK, COUNT),
-        Column("GPU-hours", 12, Formula("=[GPUs bought]*[Hours]"), Kind.FORMULA, COUNT, total=True),
-        Column(
-            "Price, USD per instance-hour",
-            12,
-            tuple(Formula("=<1>", (price_id(p),)) for p in bought),
-            Kind.LINK,
-            USD_RATE,
-        ),
-        Column(
-            "Cost, USD",
-            14,
-            Formula("=[Instances]*[Hours]*[Price, USD per instance-hour]"),
-            Kind.FORMULA,
-            USD,
-            total=True,
-        ),
-        Column(
-            "Of which idle GPUs, USD",
-            13,
-            Formula("=IF([GPUs bought]>0,[Cost, USD]*[GPUs idle]/[GPUs bought],0)"),
-            Kind.FORMULA,
-            USD,
-            total=True,
-        ),
-        Column("Price as of", 14, tuple(p.price_as_of for p in bought), number=DATE),
+    reserved_price = tuple(_linked(reserved_id(p), p.reserved_usd_per_h > 0) for p in bought)
+    price = tuple(_linked(price_id(p), _has_price(p)) for p in bought)
+    sunk = tuple(_linked(sunk_id(p), p.sunk_usd > 0) for p in bought)
+    after = tuple(
+        Formula("=[Reserved instances]*<1>", (liability_id(p),)) if p.liability_after_usd > 0 else 0 for p in bought
     )
+    instance_hours = "=SUMIFS(tblLots[Instance-hours],tblLots[Lot],[Lot])"
+    columns = (
+        Column("Lot", 31, tuple(p.offer_id for p in bought), Kind.RESULT),
+        Column("How it is had", 15, tuple(p.kind for p in bought), Kind.RESULT),
+        Column("Supply", 17, tuple(p.supply for p in bought), Kind.RESULT),
+        Column("Provider", 11, tuple(p.provider for p in bought), Kind.RESULT),
+        Column("Region", 12, tuple(p.region or "any" for p in bought), Kind.RESULT),
+        Column("GPU", 14, tuple(p.gpu for p in bought), Kind.RESULT),
+        Column("GPUs per instance", 11, tuple(Formula("=<1>", (size_id(p),)) for p in bought), Kind.LINK, COUNT),
+        Column("Instances", 12, tuple(p.instances for p in bought), Kind.RESULT, COUNT, total=True),
+        Column("Reserved instances", 12, tuple(p.reserved_instances for p in bought), Kind.RESULT, COUNT, total=True),
+        Column("GPUs bought", 12, Formula("=[Instances]*[GPUs per instance]"), Kind.FORMULA, COUNT, total=True),
+        Column("Instance-hours in use", 12, Formula(instance_hours), Kind.LINK, COUNT, total=True),
+        Column("Price of a reserved hour, USD", 11, reserved_price, Kind.LINK, USD_RATE),
+        Column("Price of an hour in use, USD", 11, price, Kind.LINK, USD_RATE),
+        Column(
+            "Reserved, USD", 12,
+            Formula("=[Reserved instances]*[Price of a reserved hour, USD]*<1>", (HOURS,)), Kind.LINK, USD, total=True,
+        ),
+        Column(
+            "In use, USD", 12, Formula("=[Instance-hours in use]*[Price of an hour in use, USD]"), Kind.FORMULA, USD,
+            total=True,
+        ),
+        Column("In any case, USD", 11, sunk, Kind.LINK, USD, total=True),
+        Column(
+            "Cost, USD", 12, Formula("=[Reserved, USD]+[In use, USD]+[In any case, USD]"), Kind.FORMULA, USD, total=True
+        ),
+        Column("After the horizon, USD", 12, after, Kind.LINK, USD, total=True),
+        Column("Price as of", 11, tuple(p.price_as_of for p in bought), number=DATE),
+        Column(
+            "Reserved enough (1/0)", 9,
+            Formula("=IF([Price of a reserved hour, USD]>0,([Instances]<=[Reserved instances])*1,1)"), Kind.FORMULA,
+        ),
+    )  # fmt: skip
     return Table("tblCost", "Cost", top, columns, len(bought), total_label="Total")
+
+
+def _supplies(plan: FleetPlan, top: int) -> Table:
+    supplies = facts.supplies(plan)
+
+    def summed(table: str, header: str) -> Formula:
+        return Formula(f"=SUMIFS({table}[{header}],{table}[Supply],[Supply])")
+
+    linked = tuple(min(s.nvlink_domain or s.gpus_per_instance, s.gpus_per_instance) for s in supplies)
+    columns = (
+        Column("Supply", 31, tuple(s.id for s in supplies), Kind.RESULT),
+        Column("Region", 15, tuple(s.region or "any" for s in supplies), Kind.RESULT),
+        Column("GPU", 17, tuple(s.gpu for s in supplies), Kind.RESULT),
+        Column("Spot", 12, tuple("spot" if s.spot else "" for s in supplies), Kind.RESULT),
+        Column("GPUs linked", 13, linked, Kind.RESULT, COUNT),
+        Column("Share counted on", 15, tuple(s.usable_share for s in supplies), Kind.RESULT, SHARE),
+        Column("Cost, USD", 11, summed("tblCost", "Cost, USD"), Kind.FORMULA, USD, total=True),
+        Column("GPU-hours paid", 12, summed("tblLots", "GPU-hours paid"), Kind.LINK, COUNT, total=True),
+        Column("GPU-hours used", 12, summed("tblRuns", "GPU-hours"), Kind.LINK, COUNT, total=True),
+        Column(
+            "USD per GPU-hour paid", 12, Formula("=IF([GPU-hours paid]>0,[Cost, USD]/[GPU-hours paid],0)"),
+            Kind.FORMULA, USD_RATE,
+        ),
+        Column(
+            "USD per GPU-hour used", 12, Formula("=IF([GPU-hours used]>0,[Cost, USD]/[GPU-hours used],0)"),
+            Kind.FORMULA, USD_RATE,
+        ),
+        Column(
+            "Of which idle, USD", 11, Formula("=[Cost, USD]-[GPU-hours used]*[USD per GPU-hour paid]"), Kind.FORMULA,
+            USD, total=True,
+        ),
+    )  # fmt: skip
+    return Table("tblSupplies", "Cost", top, columns, len(supplies), "Cost by supply", total_label="Total")
+
+
+def _stands(plan: FleetPlan, top: int) -> Table:
+    rows = facts.stands(plan)
+
+    def at_price(header: str) -> Formula:
+        return Formula(f"=[GPU-hours]*SUMIFS(tblSupplies[{header}],tblSupplies[Supply],[Supply])")
+
+    there = "SUMIFS(tblRuns[GPU-hours],tblRuns[Pool],[Pool],tblRuns[Supply],[Supply])"
+    columns = (
+        Column("Pool", 31, tuple(pool.name for pool, _ in rows)),
+        Column("Model", 15, tuple(pool.model for pool, _ in rows)),
+        Column("Supply", 17, tuple(place.supply for _, place in rows), Kind.RESULT),
+        Column("GPU-hours", 12, Formula(f"={there}"), Kind.LINK, COUNT, total=True),
+        Column("GPUs held, USD", 13, at_price("USD per GPU-hour paid"), Kind.FORMULA, USD, total=True),
+        Column("Idle charged, USD", 15, Formula("=[Cost, USD]-[GPUs held, USD]"), Kind.FORMULA, USD, total=True),
+        Column("Cost, USD", 11, at_price("USD per GPU-hour used"), Kind.FORMULA, USD, total=True),
+    )
+    return Table(
+        "tblStands", "Cost", top, columns, len(rows), "Cost by pool and supply", total_label="Total", workings=True
+    )
 
 
 def _models(plan: FleetPlan, top: int) -> Table:
@@ -84,108 +152,59 @@ def _models(plan: FleetPlan, top: int) -> Table:
     def by_model(header: str, table: str = "tblPlan") -> Formula:
         return Formula(f"=SUMIFS({table}[{header}],{table}[Model],[Model])")
 
-    def with_rest(formula: Formula, rest: Formula | int) -> tuple[Formula | int, ...]:
-        return (*(formula for _ in models), rest)
-
-    unused = Formula("=SUMIFS(tblCost[Cost, USD],tblCost[GPUs used],0)")
-    tails = tuple(Formula("=<1>", (tail_id(model),)) for model in models)
+    unused = Formula("=SUMIFS(tblSupplies[Cost, USD],tblSupplies[GPU-hours used],0)")
+    idle = (*(by_model("Idle charged, USD") for _ in models), unused)
     columns = (
-        Column("Model", 40, (*models, NO_POOL)),
-        Column("Cost centre", 16, (*centres, "")),
-        Column("GPUs", 16, by_model("GPUs"), Kind.LINK, COUNT, total=True),
-        Column("Served, M tokens", 13, by_model("Served, M tokens"), Kind.LINK, MTOK, total=True),
+        Column("Model", 31, (*models, NO_POOL)),
+        Column("Cost centre", 15, (*centres, "")),
+        Column("GPUs", 17, by_model("GPUs"), Kind.LINK, COUNT, total=True),
+        Column("Served, M tokens", 12, by_model("Served, M tokens"), Kind.LINK, MTOK, total=True),
+        Column("GPUs held, USD", 13, by_model("Cost of GPUs held, USD"), Kind.LINK, USD, total=True),
+        Column("Idle charged, USD", 15, idle, Kind.LINK, USD, total=True),
+        Column("Cost, USD", 11, Formula("=[GPUs held, USD]+[Idle charged, USD]"), Kind.FORMULA, USD, total=True),
         Column(
-            "GPUs held, USD",
-            13,
-            with_rest(by_model("Cost of GPUs held, USD"), 0),
-            (*(Kind.LINK for _ in models), Kind.FORMULA),
-            USD,
-            total=True,
-        ),
-        Column("Idle charged, USD", 13, with_rest(by_model("Idle charged, USD"), unused), Kind.LINK, USD, total=True),
-        Column("Cost, USD", 13, Formula("=[GPUs held, USD]+[Idle charged, USD]"), Kind.FORMULA, USD, total=True),
-        Column(
-            "Share of cost",
-            13,
-            Formula("=IF(tblModels[Cost, USD]#total>0,[Cost, USD]/tblModels[Cost, USD]#total,0)"),
-            Kind.FORMULA,
-            SHARE,
+            "Share of cost", 12,
+            Formula("=IF(tblModels[Cost, USD]#total>0,[Cost, USD]/tblModels[Cost, USD]#total,0)"), Kind.FORMULA, SHARE,
             total=True,
         ),
         Column(
-            "USD per 1M served tokens",
-            13,
-            Formula("=IF([Served, M tokens]>0,[Cost, USD]/[Served, M tokens],0)"),
-            Kind.FORMULA,
-            USD_RATE,
+            "USD per 1M served tokens", 12,
+            Formula("=IF([Served, M tokens]>0,[Cost, USD]/[Served, M tokens],0)"), Kind.FORMULA, USD_RATE,
         ),
-        Column("Requests offered", 13, by_model("Requests offered", "tblDemand"), Kind.LINK, COUNT, total=True),
-        Column("Requests refused", 13, by_model("Refused requests", "tblDemand"), Kind.LINK, COUNT, total=True),
+        Column("Requests offered", 12, by_model("Requests offered", "tblDemand"), Kind.LINK, COUNT, total=True),
+        Column("Requests refused", 12, by_model("Refused requests", "tblDemand"), Kind.LINK, COUNT, total=True),
         Column(
-            "Refused share",
-            11,
-            Formula("=IF([Requests offered]>0,[Requests refused]/[Requests offered],0)"),
-            Kind.FORMULA,
-            SHARE_FINE,
+            "Refused share", 11,
+            Formula("=IF([Requests offered]>0,[Requests refused]/[Requests offered],0)"), Kind.FORMULA, SHARE_FINE,
         ),
-        Column("Tail budget", 12, (*tails, 0), Kind.LINK, SHARE_FINE),
-        Column(
-            "Within tail (1/0)",
-            12,
-            Formula("=([Refused share]<=[Tail budget]+<1>)*1", (TOLERANCE,)),
-            Kind.FORMULA,
-        ),
-    )
+    )  # fmt: skip
     return Table("tblModels", "Cost", top, columns, len(models) + 1, "Cost by model", total_label="Total")
 
 
 def _gpu_types(plan: FleetPlan, top: int) -> Table:
     gpus = facts.gpu_types_by_cost(plan)
 
-    def by_gpu(header: str) -> Formula:
-        return Formula(f"=SUMIFS(tblCost[{header}],tblCost[GPU],[GPU])")
+    def by_gpu(header: str, table: str = "tblSupplies") -> Formula:
+        return Formula(f"=SUMIFS({table}[{header}],{table}[GPU],[GPU])")
 
     columns = (
-        Column("GPU", 40, gpus),
-        Column("GPUs bought", 16, by_gpu("GPUs bought"), Kind.FORMULA, COUNT, total=True),
-        Column("GPUs used", 16, by_gpu("GPUs used"), Kind.FORMULA, COUNT, total=True),
-        Column("GPU-hours", 13, by_gpu("GPU-hours"), Kind.FORMULA, COUNT, total=True),
-        Column("Cost, USD", 13, by_gpu("Cost, USD"), Kind.FORMULA, USD, total=True),
+        Column("GPU", 31, gpus),
+        Column("GPUs bought", 15, by_gpu("GPUs bought", "tblCost"), Kind.FORMULA, COUNT, total=True),
+        Column("GPU-hours paid", 17, by_gpu("GPU-hours paid"), Kind.FORMULA, COUNT, total=True),
+        Column("GPU-hours used", 12, by_gpu("GPU-hours used"), Kind.FORMULA, COUNT, total=True),
+        Column("Cost, USD", 13, by_gpu("Cost, USD", "tblCost"), Kind.FORMULA, USD, total=True),
         Column(
-            "Share of cost",
-            13,
-            Formula("=IF(tblGpuTypes[Cost, USD]#total>0,[Cost, USD]/tblGpuTypes[Cost, USD]#total,0)"),
-            Kind.FORMULA,
-            SHARE,
-            total=True,
+            "Share of cost", 15,
+            Formula("=IF(tblGpuTypes[Cost, USD]#total>0,[Cost, USD]/tblGpuTypes[Cost, USD]#total,0)"), Kind.FORMULA,
+            SHARE, total=True,
         ),
-        Column("USD per GPU-hour", 13, Formula("=IF([GPU-hours]>0,[Cost, USD]/[GPU-hours],0)"), Kind.FORMULA, USD_RATE),
-    )
+        Column(
+            "USD per GPU-hour paid", 11, Formula("=IF([GPU-hours paid]>0,[Cost, USD]/[GPU-hours paid],0)"),
+            Kind.FORMULA, USD_RATE,
+        ),
+        Column(
+            "USD per GPU-hour used", 12, Formula("=IF([GPU-hours used]>0,[Cost, USD]/[GPU-hours used],0)"),
+            Kind.FORMULA, USD_RATE,
+        ),
+    )  # fmt: skip
     return Table("tblGpuTypes", "Cost", top, columns, len(gpus), "Cost by GPU type", total_label="Total")
-
-
-def _limits(plan: FleetPlan, top: int) -> Table:
-    quotas = facts.gpu_quotas(plan)
-    none = not quotas
-    columns = (
-        Column("Limit", 40, tuple(q.name for q in quotas) or ("(no quota stated)",)),
-        Column("Unit", 16, tuple(q.unit for q in quotas) or ("",)),
-        Column("Used", 16, Formula("=SUMIFS(tblCovers[GPUs bought],tblCovers[Limit],[Limit])"), Kind.FORMULA, COUNT),
-        Column(
-            "Allowed", 13, (0,) if none else tuple(Formula("=<1>", (quota_id(q),)) for q in quotas), Kind.LINK, COUNT
-        ),
-        Column("Left", 13, Formula("=[Allowed]-[Used]"), Kind.FORMULA, COUNT),
-        Column("Within (1/0)", 13, Formula("=([Used]<=[Allowed]+<1>)*1", (TOLERANCE,)), Kind.FORMULA),
-    )
-    return Table("tblLimits", "Cost", top, columns, max(1, len(quotas)), "Quotas and stock")
-
-
-def _covers(plan: FleetPlan, top: int) -> Table:
-    """Which purchases count towards which limit."""
-    pairs = [(q.name, offer) for q in facts.gpu_quotas(plan) for offer in q.offers] or [("(nothing bought)", "")]
-    columns = (
-        Column("Limit", 40, tuple(limit for limit, _ in pairs)),
-        Column("Offer", 16, tuple(offer for _, offer in pairs)),
-        Column("GPUs bought", 16, Formula("=SUMIFS(tblCost[GPUs bought],tblCost[Offer],[Offer])"), Kind.FORMULA, COUNT),
-    )
-    return Table("tblCovers", "Cost", top, columns, len(pairs), "What counts towards each limit")

@@ -10,7 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan
 from planner.report import facts, style
-from planner.report.sheets import inputs
+from planner.report.sheets import input_ids
 from planner.report.style import COUNT, DATE, GENERAL, MTOK, NAVY, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, Value
 
@@ -19,6 +19,10 @@ BOUND = "solve/bound_usd"
 GAP = "solve/gap"
 STATUS = "solve/status"
 BY_USE = "solve/usd_per_mtok_by_use"
+INPUT_UNIT = "solve/usd_per_mtok_input"
+OUTPUT_UNIT = "solve/usd_per_mtok_output"
+GPU_HOURS = "solve/gpu_hours"
+AFTER = "solve/liability_after_usd"
 GPUS_BOUGHT = "solve/gpus_bought"
 GPUS_USED = "solve/gpus_used"
 SERVED = "solve/served_mtok"
@@ -77,7 +81,7 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(
             AGE,
             "Its age when planned, days",
-            Formula("=<1>-<2>", (inputs.CREATED, OLDEST)),
+            Formula("=<1>-<2>", (input_ids.CREATED, OLDEST)),
             "checked against the limit on sheet Inputs",
             Kind.LINK,
             COUNT,
@@ -101,7 +105,17 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(GPUS_BOUGHT, "GPUs bought", bought, "solver result", number=COUNT),
         Fact(GPUS_USED, "GPUs used by pools", used, "solver result", number=COUNT),
         Fact(SERVED, "Served, M tokens", _served(plan), "solver result, input and output", number=MTOK),
+        Fact(GPU_HOURS, "GPU-hours paid", plan.totals.gpu_hours, "solver result", number=COUNT),
         Fact(BY_USE, "USD per 1M by use", plan.totals.usd_per_mtok_by_use, "solver result", number=USD_RATE),
+        Fact(INPUT_UNIT, "USD per 1M input", plan.totals.usd_per_mtok_input, "solver result", number=USD_RATE),
+        Fact(OUTPUT_UNIT, "USD per 1M output", plan.totals.usd_per_mtok_output, "solver result", number=USD_RATE),
+        Fact(
+            AFTER,
+            "USD after the horizon",
+            plan.totals.liability_after_usd,
+            "solver result: what new contracts still cost then",
+            number=USD_CENTS,
+        ),
     )
 
 

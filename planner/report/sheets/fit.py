@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from planner.assemble.money import input_work_share
 from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.sheets.inputs import size_id
-from planner.report.style import COUNT, GREEN, MTOK, SHARE, SHARE_FINE, USD, Kind
+from planner.report.style import COUNT, GREEN, MTOK, SHARE, SHARE_FINE, USD, USD_RATE, Kind
 from planner.report.table import Column, Formula, Sheet, Table, stack
 from planner.units import bytes_to_gib, gib_to_mib
 
 EXTRA = "Extra USD, re-solve"
+NO_FLIP = "no price"
+"""Where no price of the chosen GPU type makes the next best as cheap, or none was found."""
 
 
 def build(plan: FleetPlan) -> Sheet:
@@ -18,7 +20,7 @@ def build(plan: FleetPlan) -> Sheet:
         "Fit",
         "Fit: why the plan holds",
         "One row for each pool, as recomputed from the plan; each limit stands on sheet Margins. Capacity: tokens of "
-        "the horizon at the highest steady rate that holds every limit, spares included. Flags: 1 = holds.",
+        "the horizon at the highest steady rate that the running replicas hold in each period. Flags: 1 = holds.",
         "Why it holds: capacity, what binds, next best, load",
         GREEN,
         stack([lambda top: _fit(plan, top), lambda top: _load(plan, top)]),
@@ -28,8 +30,9 @@ def build(plan: FleetPlan) -> Sheet:
 
 def _fit(plan: FleetPlan, top: int) -> Table:
     pools = plan.pools
-    bought = [facts.purchase_of(plan, p) for p in pools]
     extra = tuple(p.runner_up.extra_usd if p.runner_up else "none found" for p in pools)
+    prices = [p.runner_up.flip_usd_per_gpu_h if p.runner_up else None for p in pools]
+    flips = tuple(NO_FLIP if price is None else price for price in prices)
     columns = (
         Column("Pool", 18, tuple(p.name for p in pools)),
         Column("Binding constraint", 20, tuple(p.binding_constraint for p in pools), Kind.RESULT),
@@ -47,17 +50,7 @@ def _fit(plan: FleetPlan, top: int) -> Table:
             Formula("=(tblPlan[Replicas]@>=tblPlan[Replicas needed]@+tblPlan[Spare]@)*1"),
             Kind.LINK,
         ),
-        Column("GPUs in an instance", 10, tuple(Formula("=<1>", (size_id(b),)) for b in bought), Kind.LINK, COUNT),
-        Column(
-            "Replicas the instances hold",
-            11,
-            Formula(
-                "=INT([GPUs in an instance]/tblPlan[TP]@)*SUMIFS(tblCost[Instances],tblCost[Offer],tblPlan[Offer]@)"
-            ),
-            Kind.LINK,
-            COUNT,
-        ),
-        Column("Replicas fit (1/0)", 10, Formula("=(tblPlan[Replicas]@<=[Replicas the instances hold])*1"), Kind.LINK),
+        Column("Routes to it", 8, Formula("=COUNTIF(tblRoutes[Pool],[Pool])"), Kind.LINK, COUNT),
         Column("Served, M tokens", 13, Formula("=tblPlan[Served, M tokens]@"), Kind.LINK, MTOK, total=True),
         Column("Capacity, M tokens", 13, tuple(p.capacity_mtok for p in pools), Kind.RESULT, MTOK, total=True),
         Column(
@@ -67,7 +60,9 @@ def _fit(plan: FleetPlan, top: int) -> Table:
             Kind.FORMULA,
             SHARE,
         ),
+        Column("Prompts' share of work", 10, tuple(input_work_share(p) for p in pools), Kind.RESULT, SHARE_FINE),
         Column(EXTRA, 14, extra, Kind.RESULT, USD),
+        Column("It wins below, USD per GPU-hour, re-solve", 13, flips, Kind.RESULT, USD_RATE),
         Column("Next best configuration", 34, tuple(facts.runner_up(p) for p in pools), Kind.RESULT),
         Column("Why", 50, tuple(facts.reason(p) for p in pools), Kind.RESULT),
     )

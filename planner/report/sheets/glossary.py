@@ -15,8 +15,27 @@ TERMS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Pool",
-        "All replicas that serve one model. A pool is bought from one offer.",
-        "Plan",
+        "Identical replicas that serve one part of a model's requests: a stretch of prompt lengths, a tenant, or all. "
+        "A model may have several pools.",
+        "Plan, Routing",
+    ),
+    (
+        "Period",
+        "Hours of the horizon that are planned alike, such as the busy hours of working days. Replicas and instances "
+        "may differ from period to period.",
+        "Periods",
+    ),
+    (
+        "Supply, lot",
+        "A supply is a kind of instance that replicas stand on (GPU type, size, place). A lot is such instances on one "
+        "contract: on demand, spot, committed, owned or to be bought.",
+        "Cost, Periods",
+    ),
+    (
+        "Paid in any case, after the horizon",
+        "In any case: contracts that exist already are paid whatever is planned. After the horizon: what new "
+        "commitments and purchases still cost when the horizon is over; it is in no cost of this plan.",
+        "Cost, Summary",
     ),
     (
         "Replica",
@@ -91,6 +110,17 @@ TERMS: tuple[tuple[str, str, str], ...] = (
         "The part of the cost that stands for the capacity that served tokens use, over the same tokens: what a "
         "token would cost in a fleet that is always full. The difference is the price of headroom.",
         "Summary",
+    ),
+    (
+        "USD per 1M input, output",
+        "Everything that is paid, split by the time that prompts and outputs take of the replicas of each pool, over "
+        "the tokens of each kind.",
+        "Summary, Fit",
+    ),
+    (
+        "Worth of a limit",
+        "The whole plan is solved again with the limit one instance wider; the saving is divided by the GPUs of it.",
+        "Cost",
     ),
     (
         "Bound and gap",

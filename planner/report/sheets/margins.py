@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.plan import FleetPlan, Margin, Pool
 from planner.plan import Measure as Band
 from planner.report import facts
-from planner.report.sheets.inputs import limit_id
+from planner.report.sheets.input_ids import limit_id
 from planner.report.style import COUNT, GREEN, MS, SHARE, SHARE_FINE, Kind
 from planner.report.table import Column, Formula, Sheet, Table, Value, stack
 

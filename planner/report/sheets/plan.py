@@ -13,8 +13,8 @@ def build(plan: FleetPlan) -> Sheet:
     return Sheet(
         "Plan",
         "Plan: what to deploy",
-        "One row for each pool of identical replicas. Tokens in millions, money in USD for the whole horizon. "
-        "Idle GPUs of an offer are charged to its pools in proportion to the GPUs they use.",
+        "One row for each pool of identical replicas; replicas and GPUs of its busiest period, the others on sheet "
+        "Periods. Tokens in millions, money in USD for the whole horizon. A supply's cost is borne by GPU-hours.",
         "What to deploy: a row for each pool of replicas",
         GREEN,
         (_table(plan),),
@@ -24,47 +24,34 @@ def build(plan: FleetPlan) -> Sheet:
 
 def _table(plan: FleetPlan) -> Table:
     pools = plan.pools
+
+    def by_pool(header: str) -> Formula:
+        return Formula(f"=SUMIFS(tblStands[{header}],tblStands[Pool],[Pool])")
+
     columns = (
         Column("Pool", 14, tuple(p.name for p in pools)),
-        Column("Model", 14, tuple(p.model for p in pools)),
-        Column("Weights", 27, tuple(p.weights for p in pools)),
-        Column("GPU", 16, tuple(p.gpu for p in pools), Kind.RESULT),
-        Column("Offer", 28, tuple(p.offer_id for p in pools), Kind.RESULT),
+        Column("Model", 13, tuple(p.model for p in pools)),
+        Column("Weights", 20, tuple(p.weights for p in pools)),
+        Column("GPU", 14, tuple(p.gpu for p in pools), Kind.RESULT),
+        Column("Stands on", 24, tuple(facts.stands_on(p) for p in pools), Kind.RESULT),
         Column("TP", 6, tuple(p.tp for p in pools), Kind.RESULT, COUNT),
         Column("Weight dtype", 11, tuple(p.weight_dtype for p in pools), Kind.RESULT),
         Column("KV dtype", 9, tuple(p.kv_dtype for p in pools), Kind.RESULT),
-        Column("max_model_len", 14, tuple(p.max_model_len for p in pools), Kind.RESULT, COUNT),
-        Column("max_num_seqs", 14, tuple(p.max_num_seqs for p in pools), Kind.RESULT, COUNT),
+        Column("max_model_len", 11, tuple(p.max_model_len for p in pools), Kind.RESULT, COUNT),
+        Column("max_num_seqs", 10, tuple(p.max_num_seqs for p in pools), Kind.RESULT, COUNT),
         Column("Prompts routed here, tokens", 13, tuple(facts.prompt_band(p) for p in pools), Kind.RESULT),
+        Column("Tenants", 9, tuple(facts.tenants(p) for p in pools), Kind.RESULT),
         Column("Replicas needed", 10, tuple(p.replicas_needed for p in pools), Kind.RESULT, COUNT),
         Column("Spare", 8, tuple(p.replicas_spare for p in pools), Kind.RESULT, COUNT),
-        Column("Replicas", 10, tuple(p.replicas for p in pools), Kind.RESULT, COUNT),
+        Column("Replicas", 9, tuple(p.replicas for p in pools), Kind.RESULT, COUNT),
         Column("GPUs", 8, Formula("=[Replicas]*[TP]"), Kind.FORMULA, COUNT, total=True),
-        Column("Served, M tokens", 13, Formula("=tblDemand[Served, M tokens]@"), Kind.LINK, MTOK, total=True),
-        Column(
-            "Cost of GPUs held, USD",
-            12,
-            Formula(
-                "=[GPUs]*SUMIFS(tblCost[Cost, USD],tblCost[Offer],[Offer])"
-                "/SUMIFS(tblCost[GPUs bought],tblCost[Offer],[Offer])"
-            ),
-            Kind.LINK,
-            USD,
-            total=True,
-        ),
+        Column("Served, M tokens", 13, Formula("=tblTokens[Served, M tokens]@"), Kind.LINK, MTOK, total=True),
+        Column("GPU-hours", 11, by_pool("GPU-hours"), Kind.LINK, COUNT, total=True),
+        Column("Cost of GPUs held, USD", 12, by_pool("GPUs held, USD"), Kind.LINK, USD, total=True),
         Column(
             "Idle charged, USD", 12, Formula("=[Cost, USD]-[Cost of GPUs held, USD]"), Kind.FORMULA, USD, total=True
         ),
-        Column(
-            "Cost, USD",
-            11,
-            Formula(
-                "=[GPUs]*SUMIFS(tblCost[Cost, USD],tblCost[Offer],[Offer])/SUMIFS(tblPlan[GPUs],tblPlan[Offer],[Offer])"
-            ),
-            Kind.LINK,
-            USD,
-            total=True,
-        ),
+        Column("Cost, USD", 11, by_pool("Cost, USD"), Kind.LINK, USD, total=True),
         Column(
             "USD per 1M served tokens",
             12,

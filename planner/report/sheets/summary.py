@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from openpyxl.chart import BarChart, Reference
 from openpyxl.chart.axis import ChartLines
@@ -20,15 +19,10 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan, Pool
 from planner.report import facts, style
-from planner.report.sheets import cover, inputs, warnings
-from planner.report.style import COUNT, DATE, NAVY, SHARE, SHARE_FINE, USD, USD_RATE, Kind
+from planner.report.sheets.measures import BY_RESERVATION, COST, GPUS, measures
+from planner.report.style import NAVY, SHARE, USD, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
 
-COST = "summary/cost_usd"
-GPUS = "summary/gpus"
-BY_RESERVATION = "summary/usd_per_mtok_by_reservation"
-BY_USE = "summary/usd_per_mtok_by_use"
-COUNT_OR_NONE = '0;-0;"none"'
 _KEY_MEASURES = 3
 PLOT_AREA = (0.24, 0.14, 0.62, 0.62)
 """Left, top, width and height of the bars, share of the chart: names and figures stand in the rest."""
@@ -48,177 +42,6 @@ CHART_ALT = {
     "Cost by model": "Bar chart: cost of the horizon in USD for each model, idle GPUs included; the figures stand on "
     "the Cost sheet, block Cost by model.",
 }
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One line of the summary."""
-
-    id: str
-    text: str
-    value: Formula
-    unit: str
-    number: str
-    sheet: str
-    """Where it is calculated."""
-    meaning: str
-
-
-def _total(table: str, header: str) -> Formula:
-    return Formula(f"={table}[{header}]#total")
-
-
-def measures(plan: FleetPlan) -> tuple[Measure, ...]:
-    """The figures of the summary, most important first."""
-    tokens = "tblPlan[Served, M tokens]#total"
-    per_token = Formula(f"=IF({tokens}>0,tblCost[Cost, USD]#total/{tokens},0)")
-    used = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Capacity used])"
-    by_use = Formula(f"=IF({tokens}>0,{used}/{tokens},0)")
-    refused = Formula("=tblDemand[Refused requests]#total/MAX(1,tblDemand[Requests offered]#total)")
-    offered = "tblDemand[Offered, M tokens]#total"
-    refused_tokens = Formula(f"=IF({offered}>0,tblDemand[Refused, M tokens]#total/{offered},0)")
-    return (
-        Measure(
-            COST,
-            "Cost of the horizon",
-            _total("tblCost", "Cost, USD"),
-            "USD",
-            USD,
-            "Cost",
-            "All instances, every hour paid",
-        ),
-        Measure(
-            BY_RESERVATION,
-            "USD per 1M served tokens, by reservation",
-            per_token,
-            "USD per 1M",
-            USD_RATE,
-            "Cost, Plan",
-            "All that is paid, over input and output tokens served",
-        ),
-        Measure(
-            BY_USE,
-            "USD per 1M served tokens, by use",
-            by_use,
-            "USD per 1M",
-            USD_RATE,
-            "Plan, Fit",
-            "GPUs that pools hold, for the share of their capacity that served tokens use",
-        ),
-        Measure(GPUS, "GPUs bought", _total("tblCost", "GPUs bought"), "GPU", COUNT, "Cost", "Whole instances"),
-        Measure("summary/used", "GPUs used by pools", _total("tblPlan", "GPUs"), "GPU", COUNT, "Plan", "Replicas x TP"),
-        Measure(
-            "summary/idle",
-            "Cost of idle GPUs",
-            _total("tblCost", "Of which idle GPUs, USD"),
-            "USD",
-            USD,
-            "Cost",
-            "Bought with whole instances, used by no pool; in the cost above",
-        ),
-        Measure(
-            "summary/hours",
-            "GPU-hours",
-            _total("tblCost", "GPU-hours"),
-            "GPU-h",
-            COUNT,
-            "Cost",
-            "GPUs bought x hours",
-        ),
-        Measure(
-            "summary/tokens", "Served tokens", Formula(f"={tokens}"), "M tokens", COUNT, "Demand", "Input and output"
-        ),
-        Measure(
-            "summary/input",
-            "of which input",
-            _total("tblDemand", "Served input, M tokens"),
-            "M tokens",
-            COUNT,
-            "Demand",
-            "Prompt tokens, cached ones included",
-        ),
-        Measure(
-            "summary/output",
-            "of which output",
-            _total("tblDemand", "Served output, M tokens"),
-            "M tokens",
-            COUNT,
-            "Demand",
-            "Generated tokens",
-        ),
-        Measure(
-            "summary/refused",
-            "Requests refused",
-            refused,
-            "share",
-            SHARE_FINE,
-            "Demand",
-            "Longer than max_model_len, of all requests that arrive",
-        ),
-        Measure(
-            "summary/refused_tokens",
-            "Tokens refused",
-            refused_tokens,
-            "share",
-            SHARE_FINE,
-            "Demand",
-            "Tokens of those requests, of all tokens that arrive",
-        ),
-        Measure(
-            "summary/bound",
-            "Proven lower bound",
-            Formula("=<1>", (cover.BOUND,)),
-            "USD",
-            USD,
-            "Cover",
-            f"{facts.CLAIM[0].upper()}{facts.CLAIM[1:]}",
-        ),
-        Measure(
-            "summary/gap",
-            "Gap to the bound",
-            Formula("=<1>", (cover.GAP,)),
-            "share",
-            SHARE_FINE,
-            "Cover",
-            "Most that is left to save",
-        ),
-        Measure(
-            "summary/oldest",
-            "Oldest price paid",
-            Formula("=<1>", (cover.OLDEST,)),
-            "date",
-            DATE,
-            "Cost",
-            "Day on which its source stated it",
-        ),
-        Measure(
-            "summary/age",
-            "Its age when planned",
-            Formula("=<1>", (cover.AGE,)),
-            "days",
-            COUNT,
-            "Inputs",
-            "Prices older than the limit fail a check",
-        ),
-        Measure(
-            "summary/undated",
-            "Inputs without a source date",
-            Formula(f'=COUNTIF(tblInputs[Source date],"{inputs.UNDATED}")'),
-            "count",
-            COUNT_OR_NONE,
-            "Inputs",
-            "Shown there as undated",
-        ),
-        Measure(
-            "summary/warnings",
-            "Warnings to read",
-            Formula("=ROWS(tblWarnings[No])" if warnings.count(plan) else "=ROWS(tblWarnings[No])-1"),
-            "count",
-            COUNT_OR_NONE,
-            "Warnings",
-            "What a signer must know",
-        ),
-    )
 
 
 def _measure_table(plan: FleetPlan) -> Table:
@@ -245,18 +68,13 @@ def _binding_table(plan: FleetPlan, top: int) -> Table:
         Formula(f"=IF(tblPlan[Cost, USD]#total>0,tblPlan[Cost, USD]@{i}/tblPlan[Cost, USD]#total,0)") for i in order
     )
     columns = (
-        Column("Model", 38, tuple(_name(pool) for pool in pools)),
+        Column("Pool", 38, tuple(pool.name for pool in pools)),
         Column("Cost, USD", 14, planned("Cost, USD"), Kind.LINK, USD),
         Column("USD per 1M tokens", 13, planned("USD per 1M served tokens"), Kind.LINK, USD_RATE),
         Column("Share of cost", 12, share, Kind.LINK, SHARE),
         Column("Binding constraint, and why", 58, tuple(_reason(p) for p in pools), Kind.RESULT),
     )
-    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by model, dearest first")
-
-
-def _name(pool: Pool) -> str:
-    """The model, and the pool where its name differs."""
-    return pool.model if pool.name == pool.model else f"{pool.model} ({pool.name})"
+    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by pool, dearest model first")
 
 
 def _reason(pool: Pool) -> str:
