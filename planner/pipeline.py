@@ -1,45 +1,57 @@
 """The whole pipeline, left to right, in one file.
 
-request -> catalog, traffic -> memory, speed -> queueing -> optimise -> `FleetPlan`. Writing the plan out is `report`'s.
+request, catalog, traffic -> periods, slices -> supply -> memory, speed, queueing -> columns -> program -> `FleetPlan`.
+Writing the plan out is `report`'s.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from planner.assemble import Context, assemble
+from planner.assemble import Context, Reasons, assemble
+from planner.assumptions import assumptions_of
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog
-from planner.catalog.model_shape import ModelShape
-from planner.catalog.offer import Offer
 from planner.errors import Problems, SolverError
-from planner.memory.calibration import NOT_CALIBRATED, Calibration, read_calibration
-from planner.memory.types import WeightDtype
-from planner.optimise.candidates import DEFAULT_DEGREES, candidate_needs
-from planner.optimise.exact import Fleet
-from planner.optimise.explain import raise_no_candidate, raise_short, runner_up
-from planner.optimise.offers import allowed_offers, undominated
-from planner.optimise.types import Decision, Need, ProgramData, Serving, SolverSettings, Workload
+from planner.inputs import Inputs, ModelInputs, read_inputs
+from planner.optimise.explain.reasons import quota_worth, raise_no_candidate, rejected_classes, runner_up, time_left
+from planner.optimise.explain.relax import raise_short
+from planner.optimise.needs.candidates import CandidateSet
+from planner.optimise.needs.many import Job, all_candidates
+from planner.optimise.periods.horizon import Horizon, ModelWeek, horizon_of
+from planner.optimise.pools.slices import slices_of
+from planner.optimise.solve.fleet import Aids, Fleet
+from planner.optimise.solve.warm import warm_columns
+from planner.optimise.supply.offers import undominated
+from planner.optimise.supply.supplies import Supplied, network_gb_s, supplies_of
+from planner.optimise.types import Caps, Decision, ProgramData, Rejection, SolverSettings, Workload
 from planner.plan import FleetPlan, RunnerUp
-from planner.provenance import assumptions_of, caveats, input_files, run_id, speed_caveats
-from planner.request import ModelRequest, PlanRequest, read_request
-from planner.speed.chain import SILICON, SpeedSources, load_sources
-from planner.speed.load_tests.points_file import read_points
-from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
-from planner.speed.silicon import silicon_source
-from planner.traffic.demand import demand_of
-from planner.traffic.source import load_traffic
+from planner.plan_file import plan_at
+from planner.provenance import caveats, input_files, run_id, speed_caveats, started_from
+from planner.request import PlanRequest
+from planner.solve_options import AS_REQUESTED, SolveOptions, overridden, solver_of
+from planner.traffic.demand import growth_base, growth_of
+from planner.traffic.growth import Growth
 
 Progress = Callable[[str], None]
 
 
+def silent(text: str) -> None:
+    """Progress that nobody reads."""
+
+
 def plan_quarter(
-    request_path: Path, catalog: Catalog, *, created_at: dt.datetime, progress: Progress = lambda text: None
+    request_path: Path,
+    catalog: Catalog,
+    *,
+    created_at: dt.datetime,
+    progress: Progress = silent,
+    options: SolveOptions = AS_REQUESTED,
 ) -> FleetPlan:
     """Plan the fleet that a request file asks for.
 
@@ -53,264 +65,272 @@ def plan_quarter(
         The time stamp of the plan; prices are judged stale against its date.
     progress
         Called with one line before each long step.
+    options
+        How to solve it.
 
     Raises
     ------
     InputError
-        If the request, the catalogue or a traffic file cannot be used.
+        If the request, the catalogue, a traffic file or the last plan cannot be used.
     InfeasibleError
         If no fleet satisfies the request.
     SolverError
         If the solver fails.
     """
-    request = read_request(request_path)
+    solver_of(options.overrides)  # before the reading, which takes longer
+    last = plan_at(options.last_plan) if options.last_plan is not None else None
     progress("reading traffic")
-    problems = Problems()
-    facts = problems.attempt(lambda: catalog.engine(request.engine.name, request.engine.version))
-    if request.quarter.end <= created_at.date():
-        problems.add(str(request_path), "the horizon is already over", "Move start and end", field="quarter.end")
-    _check_degrees(request, problems, str(request_path))
-    offers = problems.attempt(lambda: allowed_offers(catalog.offers, request, created_at.date(), str(request_path)))
-    workloads = problems.attempt(lambda: read_workloads(request, request_path, catalog))
-    calibration = problems.attempt(lambda: calibration_of(request, request_path))
-    measured = problems.attempt(lambda: measured_of(request, request_path, catalog))
-    problems.raise_if_any()
-    assert offers is not None
-    assert facts is not None
-    assert workloads is not None
-    assert calibration is not None
-    assert measured is not None
-    fleet = fleet_of(request, workloads, offers.usable, catalog, progress, calibration, measured)
-    settings = SolverSettings(**request.solver.model_dump())
+    inputs = read_inputs(request_path, catalog, created_at.date())
+    inputs = inputs.under(overridden(inputs.request, options.overrides))
+    quarter = prepare(inputs, progress, inputs.request.solver.threads)
     progress("solving the integer program")
-    decision = fleet.solve(settings)
-    if decision is None:
-        raise_short(fleet, settings)
-    runners_up = _runners_up(fleet, decision, settings, progress)
-    data = fleet.data()
-    context = Context(
-        request=request,
-        workloads={w.name: w for w in workloads},
-        data=data,
-        settings=settings,
-        inputs=(inputs := input_files(request, request_path, catalog, workloads)),
-        assumptions=assumptions_of(request, workloads, catalog),
-        warnings=(
-            *caveats(request, workloads, offers, data, decision, facts, created_at.date()),
-            *speed_caveats(decision, measured),
-        ),
-        run_id=run_id(inputs),
-        created_at=created_at,
-    )
-    return assemble(context, decision, runners_up)
+    start = warm_columns(last, quarter.fleet.data().columns) if last is not None else ()
+    decision = decide(quarter, inputs.request, start, options)
+    reasons = reasons_of(quarter, decision, inputs.request, progress)
+    return assemble(context_of(inputs, quarter, decision, created_at, options), decision, reasons)
 
 
-def _runners_up(
-    fleet: Fleet, decision: Decision, settings: SolverSettings, progress: Progress
-) -> dict[str, RunnerUp | None]:
-    """Runners-up by model; one whose solve ends without an answer is left out, so that the proven plan is not lost."""
-    found: dict[str, RunnerUp | None] = {}
-    for column in decision.columns:
-        progress(f"runner-up of {column.model}")
-        with contextlib.suppress(SolverError):
-            found[column.model] = runner_up(fleet, decision, column, settings)
-    return found
+@dataclass(frozen=True)
+class Quarter:
+    """A request made ready to be solved."""
+
+    horizon: Horizon
+    workloads: tuple[Workload, ...]
+    supplied: Supplied
+    fleet: Fleet
+    rejections: Mapping[str, tuple[Rejection, ...]]
 
 
-def fleet_of(
-    request: PlanRequest,
-    workloads: Sequence[Workload],
-    offers: Sequence[Offer],
-    catalog: Catalog,
-    progress: Progress = lambda text: None,
-    calibration: Calibration = NOT_CALIBRATED,
-    measured: MeasuredSet = NOTHING_MEASURED,
-) -> Fleet:
-    """Candidates of all models on the offers that may be used, ready to be solved.
+def prepare(inputs: Inputs, progress: Progress = silent, processes: int = 1) -> Quarter:
+    """Periods, slices, supply and the needs of every configuration.
+
+    Where there are many models they are shared out over ``processes``; the result is the same.
+
+    Raises
+    ------
+    InputError
+        If the tables of the request contradict one another.
+    InfeasibleError
+        If a model has no candidate at all.
+    """
+    request = inputs.request
+    horizon = horizon_of(request.quarter, request.time, [_model_week(m) for m in inputs.models], _departures(request))
+    workloads = workloads_of(inputs.models, request, horizon)
+    supplied = _supplied(inputs, horizon)
+    found = _candidates(workloads, supplied, inputs, horizon, progress, processes)
+    return _quarter(inputs, horizon, workloads, supplied, found, progress)
+
+
+def prepare_again(before: Quarter, inputs: Inputs, models: Collection[str], progress: Progress = silent) -> Quarter:
+    """The quarter under other targets or budgets of some models, from one that was prepared before.
+
+    Periods, supply and what is known of all other models stay as they are.
 
     Raises
     ------
     InfeasibleError
-        If a model has no candidate at all.
+        If one of the models has no candidate at all.
     """
-    engine = request.engine
-    serving = Serving(
-        catalog.engine(engine.name, engine.version),
-        speed_sources(request, catalog, measured),
-        engine.gpu_memory_utilization,
-        calibration,
+    anew = workloads_of(inputs.models, inputs.request, before.horizon)
+    workloads = tuple(new if new.name in models else old for new, old in zip(anew, before.workloads, strict=True))
+    found = _candidates(
+        tuple(w for w in workloads if w.name in models), before.supplied, inputs, before.horizon, progress, 1
     )
-    data = ProgramData(
-        models=tuple(w.name for w in workloads),
-        bands=1,
-        offers=undominated(offers, request.quota),
-        columns=(),
-        quotas=request.quota,
-        budget_usd=request.budget_usd,
-        horizon_hours=request.quarter.hours,
-    )
-    needs = {w.name: _needs(w, _gpus(w, data.offers, catalog), serving, request, progress) for w in workloads}
-    spares = {w.name: _spare(w.request, request) for w in workloads}
-    return Fleet(workloads, needs, spares, data, progress)
+    kept = {
+        w.name: CandidateSet(before.fleet.needs(w.name), before.rejections[w.name])
+        for w in workloads
+        if w.name not in models
+    }
+    return _quarter(inputs, before.horizon, workloads, before.supplied, found | kept, progress)
 
 
-def calibration_of(request: PlanRequest, request_path: Path) -> Calibration:
-    """Measured terms that the request names; none where it names no file.
+def _quarter(
+    inputs: Inputs, horizon: Horizon, workloads: tuple[Workload, ...], supplied: Supplied,
+    found: Mapping[str, CandidateSet], progress: Progress,
+) -> Quarter:  # fmt: skip
+    needs = {name: each.needs for name, each in found.items()}
+    spares = {w.name: _spare(w, inputs.request) for w in workloads}
+    fleet = Fleet(workloads, needs, spares, _data(inputs, horizon, workloads, supplied), progress)
+    return Quarter(horizon, workloads, supplied, fleet, {name: each.rejections for name, each in found.items()})
+
+
+def workloads_of(models: Sequence[ModelInputs], request: PlanRequest, horizon: Horizon) -> tuple[Workload, ...]:
+    """Slices of all models with their rates by period; problems of all of them are reported together.
 
     Raises
     ------
     InputError
-        Listing everything in the file that cannot be used.
-    """
-    name = request.engine.calibration
-    return read_calibration(request_path.parent / name) if name else NOT_CALIBRATED
-
-
-def measured_of(request: PlanRequest, request_path: Path, catalog: Catalog) -> MeasuredSet:
-    """Measured points of the files that the request names; a GPU that the catalogue lacks could never match.
-
-    Raises
-    ------
-    InputError
-        Listing everything in the files that cannot be used.
+        If cuts or tenants contradict the traffic.
     """
     problems = Problems()
-    read = [
-        problems.attempt(lambda name=name: read_points(request_path.parent / name))  # type: ignore[misc]
-        for name in request.speed.measured
-    ]
-    for name, points in zip(request.speed.measured, read, strict=True):
-        for gpu in sorted({point.served.gpu for point in points or ()}):
-            problems.attempt(lambda gpu=gpu: catalog.gpu(gpu), name)  # type: ignore[misc]
+    found: list[Workload] = []
+    for index, model in enumerate(models):
+        made = problems.attempt(
+            lambda model=model, index=index: slices_of(  # type: ignore[misc]
+                model.request, request.routing, model.traffic, model.tenants,
+                horizon.planning_rate_per_s[:, index], horizon.mean_rate_per_s[:, index],
+            ),
+            f"model '{model.request.name}'",
+        )  # fmt: skip
+        if made is not None:
+            slices, end = made
+            found.append(Workload(model.request, model.shape, model.traffic, model.rates, slices, end))
     problems.raise_if_any()
-    return MeasuredSet(tuple(point for points in read for point in points or ()))
+    return tuple(found)
 
 
-def speed_sources(request: PlanRequest, catalog: Catalog, measured: MeasuredSet) -> SpeedSources:
-    """Where speeds come from, as the request orders it.
+def decide(
+    quarter: Quarter, request: PlanRequest, start: Sequence[str] = (), options: SolveOptions = AS_REQUESTED
+) -> Decision:
+    """The best fleet; ``start`` are keys of columns that the first solve begins from.
 
     Raises
     ------
-    InputError
-        If the facts of a model cannot be used.
+    InfeasibleError
+        If there is none, with the least relaxation that would make one.
+    SolverError
+        If the solver ends without an answer.
     """
-    return replace(
-        load_sources(catalog.root),
-        measured=measured,
-        providers=tuple(request.speed.providers),
-        version=request.engine.version,
-        silicon=silicon_source(catalog.root) if SILICON in request.speed.providers else None,
+    settings = settings_of(request)
+    aids = Aids(options.watch, tuple(start), options.lp_file)
+    decision = quarter.fleet.solve(settings, aids=aids)
+    if decision is None:
+        raise_short(quarter.fleet, settings, quarter.rejections)
+    return decision
+
+
+def settings_of(request: PlanRequest) -> SolverSettings:
+    """Solver settings of a request."""
+    return SolverSettings(**request.solver.model_dump())
+
+
+def reasons_of(quarter: Quarter, decision: Decision, request: PlanRequest, progress: Progress = silent) -> Reasons:
+    """Runners-up, worth of quotas, rejected classes.
+
+    All runners-up together, and the worths after them, may each take as long as the plan's own solve. A re-solve that
+    ends without an answer is left out, so that the proven plan is not lost.
+    """
+    settings = settings_of(request)
+    ends = time.monotonic() + settings.time_limit_s
+    runners: dict[str, RunnerUp | None] = {}
+    for workload in quarter.workloads:
+        progress(f"runner-up of {workload.name}")
+        with contextlib.suppress(SolverError):
+            in_time = time_left(settings, ends)
+            runners[workload.name] = runner_up(quarter.fleet, decision, workload.name, in_time)
+    progress("worth of quotas")
+    worth = quota_worth(quarter.fleet, decision, settings)
+    return Reasons(runners, worth, rejected_classes(quarter.rejections))
+
+
+def context_of(
+    inputs: Inputs, quarter: Quarter, decision: Decision, created_at: dt.datetime, options: SolveOptions
+) -> Context:
+    """What the plan is about, besides the decisions."""
+    request, data = inputs.request, quarter.fleet.data()
+    files = (
+        *input_files(request, inputs.path, inputs.catalog, quarter.workloads),
+        *started_from(options.last_plan),
     )
-
-
-def read_workloads(request: PlanRequest, request_path: Path, catalog: Catalog) -> tuple[Workload, ...]:
-    """Shapes and traffic of all models; problems of all of them are reported together.
-
-    Raises
-    ------
-    InputError
-        If any weights, GPU name, tp degree or traffic file cannot be used.
-    """
-    problems = Problems()
-    found = [_workload(model, request, request_path.parent, catalog, problems) for model in request.model]
-    problems.raise_if_any()
-    return tuple(workload for workload in found if workload is not None)
-
-
-def _workload(
-    model: ModelRequest, request: PlanRequest, folder: Path, catalog: Catalog, problems: Problems
-) -> Workload | None:
-    for name in model.gpus:
-        problems.attempt(lambda name=name: catalog.gpu(name), f"model '{model.name}', gpus")  # type: ignore[misc]
-    shape = problems.attempt(lambda: catalog.model_shape(model.weights, folder), f"model '{model.name}', weights")
-    if shape is not None:
-        _check_tp(model, shape, problems)
-        _check_formats(model, shape, problems)
-    source = model.traffic
-    traffic = problems.attempt(
-        lambda: load_traffic(
-            folder / source.path,
-            log_format=source.format,
-            model=source.model,
-            options=source.options,
-            name=model.name,
+    return Context(
+        request=request,
+        workloads={w.name: w for w in quarter.workloads},
+        data=data,
+        settings=settings_of(request),
+        inputs=files,
+        assumptions=assumptions_of(request, quarter.workloads, inputs.catalog),
+        warnings=(
+            *caveats(request, quarter.workloads, inputs.offers, data, decision, inputs.facts, created_at.date()),
+            *quarter.supplied.caveats,
+            *quarter.horizon.notes,
+            *speed_caveats(decision, inputs.measured),
+            *options.caveats,
         ),
-        f"model '{model.name}', traffic",
-    )
-    quarter = request.quarter
-    if shape is None or traffic is None:
-        return None
-    rates = problems.attempt(
-        lambda: demand_of(source, traffic, quarter.start, quarter.end), f"model '{model.name}', traffic"
-    )
-    if rates is None:
-        return None
-    return Workload(
-        request=model,
-        shape=shape,
-        traffic=traffic,
-        rates=rates,
-        horizon_hours=request.quarter.hours,
+        run_id=run_id(files, options.words),
+        created_at=created_at,
+        horizon=quarter.horizon,
     )
 
 
-def _check_tp(model: ModelRequest, shape: ModelShape, problems: Problems) -> None:
-    """A degree that cannot divide the heads is a mistake in the request, not a candidate to reject in silence."""
-    for tp in model.tp_degrees or ():
-        if shape.attention_heads % tp:
-            problems.add(
-                f"model '{model.name}'",
-                f"tp {tp} does not divide the {shape.attention_heads} attention heads of {shape.id}",
-                "Remove it from tp_degrees",
-                field="tp_degrees",
-            )
+def _model_week(model: ModelInputs) -> ModelWeek:
+    source = model.request.traffic
+    growth = growth_of(source)
+    law = model.traffic.law
+    tokens_per_s = model.rates.planning_rate_per_s * (law.mean_prompt + law.mean_output)
+    return ModelWeek(
+        name=model.request.name,
+        rates=model.rates,
+        week=model.week,
+        growth=growth,
+        growth_base=growth_base(source, model.traffic) if growth != Growth() else None,
+        scaling=model.request.scaling,
+        # What a token costs goes with the parameters that it passes through.
+        weight=tokens_per_s * model.shape.active_parameters,
+    )
 
 
-def _check_formats(model: ModelRequest, shape: ModelShape, problems: Problems) -> None:
-    """Which matrices a mixed checkpoint converts only the checkpoint tells: it cannot be assumed for another one."""
-    if WeightDtype.MIXED in model.weight_dtypes and shape.native_weight_dtype != WeightDtype.MIXED:
-        problems.add(
-            f"model '{model.name}'",
-            f"'mixed' holds for a checkpoint that mixes formats, and {shape.id} is stored in "
-            f"{shape.native_weight_dtype}",
-            "Name the mixed checkpoint in weights, or another format",
-            field="weight_dtypes",
-        )
+def _departures(request: PlanRequest) -> set[dt.date]:
+    """Days on which hardware leaves."""
+    owned = {row.until for row in request.owned if row.until is not None}
+    return owned | {row.until for row in request.commitment}
 
 
-def _check_degrees(request: PlanRequest, problems: Problems, where: str) -> None:
-    """Degrees must divide each other: only then is counting GPUs the same as packing replicas into instances."""
-    degrees = sorted({tp for model in request.model for tp in model.tp_degrees or DEFAULT_DEGREES})
-    for small, large in itertools.pairwise(degrees):
-        if large % small:
-            problems.add(
-                where,
-                f"tp degrees {small} and {large} do not divide each other, so replicas cannot be packed exactly",
-                "Use degrees such as 1, 2, 4, 8 over all models",
-                field="tp_degrees",
-            )
+def _supplied(inputs: Inputs, horizon: Horizon) -> Supplied:
+    request = inputs.request
+    found = supplies_of(request, inputs.offers.usable, horizon.periods, inputs.catalog, str(inputs.path))
+    return found.on(undominated(found.lots, request.quota, _caps(request)))
 
 
-def _gpus(workload: Workload, offers: Sequence[Offer], catalog: Catalog) -> tuple[Gpu, ...]:
+def _candidates(
+    workloads: tuple[Workload, ...], supplied: Supplied, inputs: Inputs, horizon: Horizon, progress: Progress,
+    processes: int,
+) -> dict[str, CandidateSet]:  # fmt: skip
+    gpus = tuple(_gpus(workload, supplied, inputs.catalog) for workload in workloads)
+    links = network_gb_s(inputs.request, supplied.lots)
+    job = Job(workloads, gpus, inputs.serving, inputs.request.policy, horizon.periods, links)
+    found: dict[int, CandidateSet] = {}
+    for number, candidates in all_candidates(job, processes):
+        progress(f"candidates: {len(found) + 1} of {len(workloads)} models, {workloads[number].name}")
+        found[number] = candidates
+    for number, workload in enumerate(workloads):
+        if not found[number].needs:
+            raise_no_candidate(workload.name, found[number].rejections, [gpu.id for gpu in gpus[number]])
+    return {workload.name: found[number] for number, workload in enumerate(workloads)}
+
+
+def _gpus(workload: Workload, supplied: Supplied, catalog: Catalog) -> tuple[Gpu, ...]:
     """GPU types on offer that the model may use."""
-    names = sorted({o.gpu for o in offers})
+    names = sorted({supply.gpu for supply in supplied.supplies})
     allowed = [name for name in names if not workload.request.gpus or name in workload.request.gpus]
     return tuple(catalog.gpu(name) for name in allowed)
 
 
-def _needs(
-    workload: Workload,
-    gpus: Sequence[Gpu],
-    serving: Serving,
-    request: PlanRequest,
-    progress: Progress,
-) -> tuple[Need, ...]:
-    progress(f"candidates of {workload.name}")
-    result = candidate_needs(workload, gpus, serving, request.policy)
-    if not result.needs:
-        raise_no_candidate(workload.name, result.rejections, [g.id for g in gpus])
-    return result.needs
+def _data(inputs: Inputs, horizon: Horizon, workloads: Sequence[Workload], supplied: Supplied) -> ProgramData:
+    request = inputs.request
+    return ProgramData(
+        models=tuple(w.name for w in workloads),
+        end_node={w.name: w.end_node for w in workloads},
+        max_pools={w.name: w.request.max_pools or request.routing.max_pools for w in workloads},
+        periods=horizon.periods,
+        supplies=supplied.supplies,
+        lots=supplied.lots,
+        columns=(),
+        quotas=request.quota,
+        caps=_caps(request),
+        movement=inputs.movement,
+    )
 
 
-def _spare(model: ModelRequest, request: PlanRequest) -> int:
-    return request.policy.spare_replicas if model.spare_replicas is None else model.spare_replicas
+def _caps(request: PlanRequest) -> Caps:
+    policy = request.policy
+    return Caps(
+        budget_usd=request.budget_usd,
+        power_kw=policy.max_power_kw,
+        carbon_kg=policy.max_carbon_kg,
+        liability_usd=policy.max_liability_usd,
+    )
+
+
+def _spare(workload: Workload, request: PlanRequest) -> int:
+    own = workload.request.spare_replicas
+    return request.policy.spare_replicas if own is None else own

@@ -34,6 +34,14 @@ def plan() -> FleetPlan:
     return plan_quarter(REQUEST, load_catalog(), created_at=NOW)
 
 
+@pytest.fixture(scope="module")
+def xlsx(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workbook of the plan; read-only for tests."""
+    path = tmp_path_factory.mktemp("example") / "plan.xlsx"
+    write_workbook(plan, path)
+    return path
+
+
 def differences(one: object, two: object, path: str = "") -> list[str]:
     """Where two JSON trees differ; floats may differ in their last digits between machines."""
     if isinstance(one, dict) and isinstance(two, dict) and one.keys() == two.keys():
@@ -52,10 +60,9 @@ def test_committed_plan_is_current(plan):
     assert differences(json.loads(plan_to_json(plan)), committed) == [], REFRESH
 
 
-def test_committed_workbook_is_current(plan, tmp_path):
-    write_workbook(plan, tmp_path / "plan.xlsx")
+def test_committed_workbook_is_current(xlsx):
     for data_only in (True, False):
-        new, old = (load_workbook(f / "plan.xlsx", data_only=data_only) for f in (tmp_path, GOLDEN))
+        new, old = (load_workbook(path, data_only=data_only) for path in (xlsx, GOLDEN / "plan.xlsx"))
         trees = [
             {ws.title: [list(row) for row in ws.iter_rows(values_only=True)] for ws in book} for book in (new, old)
         ]
@@ -85,7 +92,14 @@ def test_no_pool_is_exceeded(plan):
 
 
 def test_cost_is_the_objective(plan):
-    recomputed = sum(p.instances * p.usd_per_instance_h * plan.horizon_hours for p in plan.purchases)
+    """Reserved instances in every hour, others in the hours in which they run, and what is paid in any case."""
+    hours = [period.hours for period in plan.periods]
+    recomputed = sum(
+        p.reserved_usd_per_h * p.reserved_instances * plan.horizon_hours
+        + p.used_usd_per_h * sum(n * h for n, h in zip(p.instances_by_period, hours, strict=True))
+        + p.sunk_usd
+        for p in plan.purchases
+    )
     assert recomputed == pytest.approx(plan.solve.objective, abs=0.01)
     assert plan.totals.usd == pytest.approx(plan.solve.objective, abs=0.01)
 
@@ -100,7 +114,7 @@ def test_models_of_different_kinds_and_enough_choice(plan):
 
 
 def test_offers_span_twelve_gpu_types_and_five_providers():
-    from planner.optimise.offers import allowed_offers
+    from planner.optimise.supply.offers import allowed_offers
     from planner.request import read_request
 
     offers = allowed_offers(load_catalog().offers, read_request(REQUEST), NOW.date(), "quarter.toml").usable
@@ -110,7 +124,7 @@ def test_offers_span_twelve_gpu_types_and_five_providers():
 
 def test_tampering_is_noticed(plan):
     cheaper = plan.model_copy(update={"totals": plan.totals.model_copy(update={"usd": plan.totals.usd - 1})})
-    with pytest.raises(PlannerError, match="is not the objective"):
+    with pytest.raises(PlannerError, match="is not the sum of the purchases"):
         verify(cheaper)
     purchase = plan.purchases[0].model_copy(update={"gpus_used": plan.purchases[0].gpus_bought + 1})
     with pytest.raises(PlannerError, match="GPUs used of"):
@@ -123,12 +137,9 @@ def test_tampering_is_noticed(plan):
 
 @pytest.mark.libreoffice
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
-def test_libreoffice_gets_the_same_cost(plan, tmp_path):
+def test_libreoffice_gets_the_same_cost(plan, xlsx, tmp_path):
     """Cost in the workbook, recalculated by LibreOffice = FleetPlan = objective, within 0.01 USD."""
-    write_workbook(plan, tmp_path / "plan.xlsx")
-    sheet = load_workbook(recalculate_with_libreoffice(tmp_path / "plan.xlsx", tmp_path / "out"), data_only=True)[
-        "Summary"
-    ]
+    sheet = load_workbook(recalculate_with_libreoffice(xlsx, tmp_path / "out"), data_only=True)["Summary"]
     values = {row[0]: row[1] for row in sheet.iter_rows(values_only=True) if row[0]}
     assert values["Cost of the horizon"] == pytest.approx(plan.solve.objective, abs=0.01)
     assert values["Cost of the horizon"] == pytest.approx(plan.totals.usd, abs=0.01)

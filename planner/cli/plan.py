@@ -14,14 +14,20 @@ import typer
 from rich.console import Console
 
 from planner.catalog.load import load_catalog
+from planner.cli.files import is_stream
+from planner.cli.live import plainly, watching
 from planner.errors import InputError, Problem
 from planner.pipeline import plan_quarter
 from planner.plan import FleetPlan, plan_to_json
+from planner.report.routing import routing_csv, routing_json
+from planner.report.schedule import schedule_csv
 from planner.report.summary import render_summary
 from planner.report.workbook import write_workbook
+from planner.solve_options import SolveOptions
 
 PIPE_COLUMNS = 110
-FILES = ("plan.xlsx", "plan.json")
+FILES = ("plan.xlsx", "plan.json", "routing.csv", "routing.json", "schedule.csv")
+OVERRIDES = "Default: the request's."
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +42,7 @@ def plan(
         typer.Option(
             "-o",
             "--output",
-            help="Folder for plan.xlsx and plan.json. Default: reports/FOLDER for FOLDER/quarter.toml, "
+            help="Folder for the plan and its tables. Default: reports/FOLDER for FOLDER/quarter.toml, "
             "reports/FOLDER-NAME for FOLDER/NAME.toml.",
         ),
     ] = None,
@@ -47,14 +53,47 @@ def plan(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON instead of the summary.")] = False,
+    solver: Annotated[str | None, typer.Option(help=f"highs or cbc. {OVERRIDES}")] = None,
+    gap: Annotated[
+        float | None, typer.Option(help=f"Relative gap that counts as optimal: 0.001 is 0.1 %. {OVERRIDES}")
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Seconds after which the best fleet found is taken; runners-up may take as long again, and so may the "
+            f"worth of quotas. {OVERRIDES}",
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help=f"Threads of the solver. {OVERRIDES}")] = None,
+    seed: Annotated[int | None, typer.Option(help=f"Seed of the solver. {OVERRIDES}")] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLAN.json",
+            help="Begin from another plan's choice, such as last quarter's: pools are matched by model, prompt "
+            "lengths, GPU type, tp and dtypes.",
+        ),
+    ] = None,
+    lp: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the last integer program in LP form.")] = None,
 ) -> None:
     """Plan the fleet for a quarter: the workbook for finance, the plan as JSON, and a summary."""
     created_at = _time_stamp(now)
     folder = output if output is not None else default_folder(request)
-    with Console(stderr=True).status("planning") as status:
+    given = {"name": solver, "gap": gap, "time_limit_s": time_limit, "threads": threads, "seed": seed}
+    screen = Console(stderr=True)
+    with screen.status("planning") as status:
+        options = SolveOptions(
+            overrides={key: value for key, value in given.items() if value is not None},
+            last_plan=warm_start,
+            lp_file=writable(lp, "--lp"),
+            watch=watching(status.update, screen.is_terminal),
+        )
         prepared = prepare(folder)
         try:
-            result = plan_quarter(request, load_catalog(), created_at=created_at, progress=status.update)
+            result = plan_quarter(
+                request, load_catalog(), created_at=created_at, progress=plainly(status.update), options=options
+            )
         except BaseException:
             with contextlib.suppress(OSError):
                 for made in prepared:
@@ -67,7 +106,8 @@ def plan(
         return
     own_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     render_summary(result, Console(width=None if own_width else PIPE_COLUMNS))
-    typer.echo(f"\nwritten: {folder / 'plan.xlsx'}, {folder / 'plan.json'}")
+    files = [*(str(folder / name) for name in FILES), *([str(lp)] if lp else [])]
+    typer.echo(f"\nwritten: {', '.join(files)}")
 
 
 def default_folder(request: Path) -> Path:
@@ -77,7 +117,7 @@ def default_folder(request: Path) -> Path:
 
 
 def prepare(folder: Path) -> list[Path]:
-    """Make the folder and see that both files can be written, before any work is done.
+    """Make the folder and see that its files can be written, before any work is done.
 
     Returns
     -------
@@ -103,14 +143,42 @@ def prepare(folder: Path) -> list[Path]:
     return missing
 
 
+def writable(path: Path | None, option: str) -> Path | None:
+    """A file that an option names, seen to be writable before any work is done; it is not touched.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    if path is None or is_stream(path):
+        return path
+    why = ""
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = "its folder is not there"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "it is read-only" if path.exists() else "its folder is read-only"
+    if why:
+        raise InputError(Problem(option, f"'{path}' cannot be written: {why}", "Choose another file"))
+    return path
+
+
 def write_outputs(result: FleetPlan, folder: Path) -> None:
-    """Write plan.xlsx and plan.json; each appears complete or not at all."""
+    """Write the workbook, the plan, the routing table and the timetable; each appears complete or not at all."""
+    texts = {
+        "plan.json": plan_to_json(result),
+        "routing.csv": routing_csv(result.routes),
+        "routing.json": routing_json(result.routes),
+        "schedule.csv": schedule_csv(result),
+    }
     with tempfile.TemporaryDirectory(dir=folder, prefix=".plan-") as temporary:
-        workbook, text = (Path(temporary) / name for name in FILES)
-        write_workbook(result, workbook)
-        text.write_text(plan_to_json(result), encoding="utf-8")
-        for path in (workbook, text):
-            os.replace(path, folder / path.name)
+        write_workbook(result, Path(temporary) / "plan.xlsx")
+        for name, text in texts.items():
+            (Path(temporary) / name).write_text(text, encoding="utf-8")
+        for name in FILES:
+            os.replace(Path(temporary) / name, folder / name)
 
 
 def _time_stamp(text: str | None) -> dt.datetime:

@@ -7,6 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app, main
+from planner.errors import InputError
+from planner.traffic.season import WEEK_SLOTS
+from planner.traffic.week_table import read_week
 
 HEADER = "timestamp,prompt,output,model\n"
 
@@ -85,3 +88,13 @@ def test_bad_input_is_one_message(
         main()
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_week_as_a_table(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "week.csv"
+    shown = _run(folder, "--csv", path)["models"]["batch"]
+    mean, peak = read_week(path, "batch")
+    assert mean[:WEEK_SLOTS].tolist() == shown["mean_per_s"][:WEEK_SLOTS]
+    assert peak[22] == pytest.approx(2 / 60)
+    refused = CliRunner().invoke(app, ["traffic", "season", str(folder), "--csv", str(tmp_path / "no" / "week.csv")])
+    assert isinstance(refused.exception, InputError)
