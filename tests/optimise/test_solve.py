@@ -10,11 +10,12 @@ import pulp
 import pytest
 
 from planner.errors import SolverError
+from planner.optimise.explain.relax import elastic
 from planner.optimise.program import build
 from planner.optimise.recount import recount
 from planner.optimise.solve import ratio as solve_module
 from planner.optimise.solve import solvers
-from planner.optimise.solve.ratio import available_solvers, shortages, solve_program, solve_ratio
+from planner.optimise.solve.ratio import available_solvers, solve_program, solve_ratio
 from planner.optimise.types import Certificate, LotKind, SolverSettings, Supply
 from planner.plan import SolveStatus
 from planner.request import Quota
@@ -236,7 +237,8 @@ def test_lp_file_is_the_program_that_was_solved(tmp_path):
 
 
 def test_shortages():
-    assert shortages(one_model(quotas=(Quota(name="q", max_gpus=4),)), EXACT) == {"quota[q]": pytest.approx(2.0)}
+    short, _, _ = elastic(one_model(quotas=(Quota(name="q", max_gpus=4),)), EXACT)
+    assert short == {"quota[q]": pytest.approx(2.0)}
 
 
 # ------------------------------------------------------------------------------------------------------- nasty numbers

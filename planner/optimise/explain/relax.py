@@ -82,7 +82,7 @@ def least_excess(fleet: Fleet, settings: SolverSettings) -> Excess:
     while True:
         data = fleet.data()
         unserved = without_route(data)
-        amounts, columns, status = _elastic(_without(data, unserved), exact_enough)
+        amounts, columns, status = elastic(_without(data, unserved), exact_enough)
         if not fleet.make_exact(columns):
             return Excess(amounts, unserved, LEAST if status is SolveStatus.OPTIMAL else SOME)
         left = ends - time.monotonic()
@@ -91,7 +91,7 @@ def least_excess(fleet: Fleet, settings: SolverSettings) -> Excess:
         exact_enough = replace(exact_enough, time_limit_s=left)
 
 
-def _elastic(data: ProgramData, settings: SolverSettings) -> tuple[dict[str, float], list[Column], SolveStatus]:
+def elastic(data: ProgramData, settings: SolverSettings) -> tuple[dict[str, float], list[Column], SolveStatus]:
     """Shortages of one elastic program, the columns that it chose, and what is proven."""
     if not data.models:
         return {}, [], SolveStatus.OPTIMAL

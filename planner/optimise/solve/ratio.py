@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import SolverError
-from planner.optimise.program import build, placed_replicas, trimmed, write_lp
+from planner.optimise.program import placed_replicas, trimmed, write_lp
 from planner.optimise.solve.clock import Clock
 from planner.optimise.solve.scale import Solved, chosen_keys, solve_at, total_most
 from planner.optimise.solve.solvers import INTEGRALITY, Watch, available_solvers, solve_program
-from planner.optimise.solve.table import ColumnTable, table_of
+from planner.optimise.solve.table import ColumnTable, along_paths, table_of
 from planner.optimise.types import Column, Decision, ProgramData, SolverSettings
 from planner.plan import SolveStatus
 from planner.traffic.types import FloatArray
 
-__all__ = ["available_solvers", "shortages", "solve_program", "solve_ratio"]
+__all__ = ["available_solvers", "solve_program", "solve_ratio"]
 
 MAX_RATIO_ITERATIONS = 12
 
@@ -143,31 +143,13 @@ def fleet_usd(data: ProgramData, running: dict[str, tuple[int, ...]], reserved: 
     return paid
 
 
-def shortages(data: ProgramData, settings: SolverSettings) -> dict[str, float]:
-    """What is short when nothing is feasible: the least excess over the limits, by name, in each limit's unit.
-
-    Empty where even without limits there is no plan.
-    """
-    program = build(data, 0.0, elastic=True)
-    certificate = solve_program(program, settings)
-    if certificate.status is SolveStatus.INFEASIBLE:
-        return {}
-    excess = {name: float(variable.value() or 0.0) for name, variable in program.slack.items()}
-    return {name: value for name, value in excess.items() if value > INTEGRALITY}
-
-
 def _sunk(data: ProgramData) -> float:
     return sum(lot.sunk_usd for lot in data.lots)
 
 
 def _least_served(data: ProgramData, table: ColumnTable) -> float:
     """At most what any choice of columns serves: each model's shortest path by served tokens."""
-    least: dict[tuple[str, int], float] = {(model, 0): 0.0 for model in data.models}
-    for column in sorted(table.columns, key=lambda c: (c.start, c.end)):
-        before = least.get((column.model, column.start))
-        if before is not None:
-            key = (column.model, column.end)
-            least[key] = min(least.get(key, np.inf), before + column.served_tokens)
+    least = along_paths(data.models, table.columns, [column.served_tokens for column in table.columns], min)
     return sum(least.get((model, data.end_node[model]), 0.0) for model in data.models)
 
 
@@ -188,12 +170,7 @@ def _first_ratio(data: ProgramData, table: ColumnTable) -> float:
 
 def _cheapest_total(data: ProgramData, columns: Sequence[Column], usd: FloatArray) -> float:
     """Sum over models of the cheapest path at given costs of columns; what has no path counts 0."""
-    cost: dict[tuple[str, int], float] = {(model, 0): 0.0 for model in data.models}
-    for column, spent in sorted(zip(columns, usd.tolist(), strict=True), key=lambda item: (item[0].start, item[0].end)):
-        before = cost.get((column.model, column.start))
-        if before is not None:
-            key = (column.model, column.end)
-            cost[key] = min(cost.get(key, np.inf), before + spent)
+    cost = along_paths(data.models, columns, usd.tolist(), min)
     found = [cost.get((model, data.end_node[model]), np.inf) for model in data.models]
     return sum(value for value in found if np.isfinite(value))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,12 +84,25 @@ def most_tokens(models: Sequence[str], columns: Sequence[Column]) -> dict[tuple[
 
     A path's lost tokens are then the same sum whatever arcs it takes: most at the end less what it serves.
     """
+    return along_paths(models, columns, [column.served_tokens for column in columns], max)
+
+
+def along_paths(
+    models: Sequence[str],
+    columns: Sequence[Column],
+    values: Sequence[float],
+    choose: Callable[[float, float], float],
+) -> dict[tuple[str, int], float]:
+    """Sum of values along the chosen path from node 0 to each node, by model and node that a path reaches.
+
+    ``values`` are those of the columns; ``choose`` is `min` or `max`. Columns lead to higher nodes.
+    """
     best = {(model, 0): 0.0 for model in models}
-    for column in sorted(columns, key=lambda c: (c.start, c.end)):
+    for column, value in sorted(zip(columns, values, strict=True), key=lambda item: (item[0].start, item[0].end)):
         before = best.get((column.model, column.start))
         if before is not None:
             key = (column.model, column.end)
-            best[key] = max(best.get(key, 0.0), before + column.served_tokens)
+            best[key] = choose(best[key], before + value) if key in best else before + value
     return best
 
 
