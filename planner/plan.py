@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import InputError, Problem
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+READABLE = (2, 3)
+"""Versions that can be read: version 3 added `FleetPlan.reporting`, which may be missing."""
 
 
 class Frozen(BaseModel):
@@ -423,6 +425,17 @@ class Assumption(Frozen):
     note: str = ""
 
 
+class Reporting(Frozen):
+    """The currency in which the plan is reported, beside USD; amounts in USD times one rate."""
+
+    currency: str
+    per_usd: float
+    """Units of it for one USD."""
+    source: str
+    source_date: dt.date
+    owner: str
+
+
 class PlanTotals(Frozen):
     """The fleet in five numbers, recomputed from pools and purchases."""
 
@@ -460,6 +473,8 @@ class FleetPlan(Frozen):
     """Exclusive."""
     horizon_hours: float
     currency: str
+    reporting: Reporting | None = None
+    """``None``: USD."""
     solve: Solve
     totals: PlanTotals
     periods: tuple[PlanPeriod, ...] = Field(min_length=1)
@@ -503,7 +518,7 @@ def _check_schema(path: Path, text: str) -> None:
     except (ValueError, RecursionError):
         return
     version = written.get("schema_version") if isinstance(written, dict) else None
-    if isinstance(version, int) and version != SCHEMA_VERSION:
+    if isinstance(version, int) and version not in READABLE:
         found = f"is a plan of schema version {version}; this planner reads version {SCHEMA_VERSION}"
         fix = "Plan again with this version, or read it with the version that wrote it"
         raise InputError(Problem(str(path), found, fix, field="schema_version"))

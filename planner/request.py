@@ -5,22 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import tomllib
+import zoneinfo
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from planner.catalog.offer import PriceKind, Term
 from planner.errors import InputError, Problem
 from planner.memory.types import KvDtype, WeightDtype
+from planner.request_study import BASE, CurrencyRequest, LastQuarterRequest, ScenarioRequest, SensitivityRequest
+from planner.strict import Strict
 
 MAX_HORIZON_DAYS = 1830
-
-
-class Strict(BaseModel):
-    """Immutable, and a key that is not known is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Quarter(Strict):
@@ -94,6 +91,13 @@ class TimeChoice(Strict):
     """Groups of hours of the week that are planned alike."""
     by_month: bool = True
     """Whether the months of the horizon are told apart, where growth makes them differ."""
+
+    @field_validator("zone")
+    @classmethod
+    def _known_zone(cls, zone: str) -> str:
+        if zone not in zoneinfo.available_timezones():
+            raise ValueError("is no time zone of the IANA database, such as Europe/Berlin")
+        return zone
 
 
 class Routing(Strict):
@@ -441,12 +445,18 @@ class PlanRequest(Strict):
     commitment: tuple[ExistingCommitment, ...] = ()
     multi_node: tuple[MultiNode, ...] = ()
     movement: MovementLimit | None = None
+    currency: CurrencyRequest | None = None
+    """Reported in USD where there is none."""
+    last_quarter: LastQuarterRequest | None = None
+    scenario: tuple[ScenarioRequest, ...] = Field(default=(), max_length=6)
+    sensitivity: tuple[SensitivityRequest, ...] = Field(default=(), max_length=24)
     model: tuple[ModelRequest, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _unique_names(self) -> PlanRequest:
         for what, names in (
             ("model", [m.name for m in self.model]),
+            ("scenario", [BASE, *(s.name for s in self.scenario)]),
             ("quota", [*(q.name for q in self.quota), *(["budget"] if self.budget_usd is not None else [])]),
         ):
             doubles = sorted({name for name in names if names.count(name) > 1})

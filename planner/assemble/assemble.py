@@ -15,7 +15,8 @@ from planner.errors import PlannerError
 from planner.optimise.pools.routes import routes_of
 from planner.optimise.recount import recount
 from planner.optimise.types import Decision, ProgramData, SolverSettings, Supply, Workload
-from planner.plan import FleetPlan, PlanModel, PlanSupply, Solve
+from planner.plan import FleetPlan, PlanModel, PlanSupply, Reporting, Solve
+from planner.request_study import CurrencyRequest
 
 
 def assemble(context: Context, decision: Decision, reasons: Reasons) -> FleetPlan:
@@ -54,6 +55,7 @@ def assemble(context: Context, decision: Decision, reasons: Reasons) -> FleetPla
         horizon_end=quarter.end,
         horizon_hours=quarter.hours,
         currency=quarter.currency,
+        reporting=_reporting(context.request.currency),
         solve=_solve(decision, context.settings),
         totals=totals_of(pools, purchases, periods),
         periods=periods,
@@ -122,4 +124,17 @@ def _supply(supply: Supply) -> PlanSupply:
         usable_share=supply.usable_share,
         nvlink_domain=supply.nvlink_domain,
         multi_node=supply.multi_node,
+    )
+
+
+def _reporting(asked: CurrencyRequest | None) -> Reporting | None:
+    """The reporting currency as the plan states it."""
+    if asked is None:
+        return None
+    return Reporting(
+        currency=asked.reporting,
+        per_usd=asked.per_usd,
+        source=asked.source,
+        source_date=asked.source_date,
+        owner=asked.owner,
     )

@@ -245,6 +245,11 @@ class Column:
     served_tokens: float
     """In the horizon."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether the needs of all its parts are exact."""
+        return all(part.need.exact for part in self.parts)
+
 
 @dataclass(frozen=True)
 class Supply:

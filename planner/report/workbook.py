@@ -44,23 +44,31 @@ from planner.report.sheets import plan as plan_sheet
 from planner.report.style import Kind
 from planner.report.table import Book, Column, Formula, Sheet, Table, Value
 from planner.report.text import clean_text, looks_like_formula, one_line
+from planner.report.view import View, views_of
+from planner.study import Study
 
-SHEETS: tuple[Callable[[FleetPlan], Sheet], ...] = (
-    cover.build,
-    summary.build,
-    warnings.build,
-    inputs.build,
-    demand.build,
-    plan_sheet.build,
-    routing.build,
-    periods.build,
-    fit.build,
-    margins.build,
-    rejected.build,
-    cost.build,
+
+def of_plan(build: Callable[[FleetPlan], Sheet]) -> Callable[[View], Sheet]:
+    """A sheet that needs no more than the scenario's plan."""
+    return lambda view: build(view.plan)
+
+
+SHEETS: tuple[Callable[[View], Sheet], ...] = (
+    of_plan(cover.build),
+    of_plan(summary.build),
+    of_plan(warnings.build),
+    of_plan(inputs.build),
+    of_plan(demand.build),
+    of_plan(plan_sheet.build),
+    of_plan(routing.build),
+    of_plan(periods.build),
+    of_plan(fit.build),
+    of_plan(margins.build),
+    of_plan(rejected.build),
+    of_plan(cost.build),
     checks.build,
-    files.build,
-    glossary.build,
+    of_plan(files.build),
+    of_plan(glossary.build),
 )
 """The sheets in reading order; a new sheet is one module and one line here."""
 
@@ -77,8 +85,8 @@ _HEADER_ROOM = 3.0
 """Characters that the indent, and the filter button of a header, take from a column's width."""
 
 
-def write_workbook(plan: FleetPlan, path: Path) -> None:
-    """Write the workbook of ``plan`` to ``path``; equal plans give equal bytes.
+def write_workbook(report: Study | FleetPlan, path: Path) -> None:
+    """Write the workbook of a study, or of a plan alone, to ``path``; equal ones give equal bytes.
 
     Raises
     ------
@@ -86,7 +94,7 @@ def write_workbook(plan: FleetPlan, path: Path) -> None:
         If the plan contradicts itself, the formulas cannot be calculated, or the file cannot be written; nothing is
         left at ``path`` then.
     """
-    book = layout(plan)
+    book, plan = layout(report), views_of(report)[0].plan
     stamp = facts.created_utc(plan)
     raw = io.BytesIO()
     _build(plan, book).save(raw)
@@ -94,10 +102,12 @@ def write_workbook(plan: FleetPlan, path: Path) -> None:
     _write_atomically(finish_package(filled, stamp, summary.CHART_ALT), path)
 
 
-def layout(plan: FleetPlan) -> Book:
+def layout(report: Study | FleetPlan) -> Book:
     """Where everything stands, before a cell is written."""
+    view = views_of(report)[0]
+    plan = view.plan
     named = {**inputs.input_addresses(plan), **cover.addresses(plan), **summary.addresses(plan)}
-    return Book(tuple(build(plan) for build in SHEETS), named)
+    return Book(tuple(build(view) for build in SHEETS), named)
 
 
 def _write_atomically(data: bytes, path: Path) -> None:

@@ -20,6 +20,7 @@ from planner.optimise.program import Program
 from planner.optimise.solve import fleet as fleets
 from planner.optimise.solve import scale
 from planner.optimise.solve.ratio import solve_ratio
+from planner.optimise.solve.whole_nodes import WholeSearch
 from planner.optimise.types import Decision, ProgramData, SolverSettings
 from planner.pipeline import prepare, settings_of
 from tests.benchmarks.fleet_real import SIZES, instance, library
@@ -107,7 +108,7 @@ def watched(phases: Phases, last: Last) -> Iterator[None]:
         mock.patch.object(scale, "build", phases.wrapped("- build", last.keeping(scale.build))),
         mock.patch.object(scale, "lower_bound", phases.wrapped("- bound over all columns", scale.lower_bound)),
         mock.patch.object(scale, "polish", phases.wrapped("- polish", scale.polish)),
-        mock.patch.object(scale, "whole_bound", phases.wrapped("- bound with whole instances", scale.whole_bound)),
+        mock.patch.object(WholeSearch, "run", phases.wrapped("- bound with whole instances", WholeSearch.run)),
         mock.patch.object(scale, "solve_program", phases.wrapped("- integer program", scale.solve_program)),
         mock.patch.object(fleets, "exact_need", phases.wrapped("- exact needs", fleets.exact_need)),
     ):

@@ -88,7 +88,7 @@ def test_a_model_that_is_not_there(planner, folder):
         (b"", "is no plan"),
         (b"[]", "is no plan"),
         (b"\xff\xfe\x00binary", "is no UTF-8 text"),
-        (b'{"schema_version": 1}', "is a plan of schema version 1; this planner reads version 2"),
+        (b'{"schema_version": 1}', "is a plan of schema version 1; this planner reads version 3"),
         (b'{"schema_version": 2}', "and "),
         (b"[" * 100_000, "is no plan"),
     ],

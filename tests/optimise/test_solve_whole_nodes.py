@@ -15,7 +15,7 @@ from planner.optimise.solve.polish import polish
 from planner.optimise.solve.ratio import solve_program, solve_ratio
 from planner.optimise.solve.relaxation import lower_bound
 from planner.optimise.solve.table import table_of
-from planner.optimise.solve.whole_nodes import WholeBound, whole_bound
+from planner.optimise.solve.whole_nodes import WholeBound, WholeSearch
 from planner.optimise.types import Placement, ProgramData, Supply
 from planner.plan import SolveStatus
 from tests.benchmarks.fleet_synthetic import Size, synthetic
@@ -26,11 +26,13 @@ from tests.optimise.test_solve import NODE
 
 NOTHING = np.zeros(0, dtype=np.int64)
 OTHER = Supply("other", "C", 8)
+NODES = 1_000_000
+"""As many as it takes."""
 
 
 def whole(d: ProgramData, theta: float = 0.0, target: float = np.inf, gap: float = 1e-6) -> WholeBound:
-    limits = {"threads": 1, "seed": 0, "start": NOTHING, "clock": Clock.of(5.0)}
-    return whole_bound(d, table_of(d), theta, target=target, gap=gap, **limits)
+    search = WholeSearch(d, table_of(d), theta, gap=gap, threads=1, seed=0, start=NOTHING)
+    return search.run(target, NODES, Clock.of(5.0))
 
 
 def relaxed(d: ProgramData) -> float:
@@ -120,6 +122,23 @@ def _the_best_is_left(d: ProgramData, theta: float, best: float) -> None:
     assert least_cost(left, theta) + moved == pytest.approx(best)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_in_turns_ends_where_one_turn_ends(seed):
+    """Turns of a few nodes with a falling target prove what one long turn at the last target proves."""
+    d = nodes_only(seed)
+    best = least_cost(d, 0.0)
+    search = WholeSearch(d, table_of(d), 0.0, gap=1e-6, threads=1, seed=0, start=NOTHING)
+    bounds = []
+    for turn in range(40):
+        found = search.run(best * (1.0 + 0.5 / (turn + 1)), 6, Clock.of(5.0))
+        bounds.append(found.usd)
+        if not search.goes_on:
+            break
+    assert not search.goes_on
+    assert all(bound <= best * (1 + 1e-9) + 1e-6 or bound == pytest.approx(found.target) for bound in bounds)
+    assert min(found.usd, best) == pytest.approx(min(whole(d, target=found.target).usd, best), rel=3e-4)
+
+
 def test_whole_bound_closes_most_of_the_gap_of_nodes_only():
     """Of the relaxation's mean gap over 12 programs less than a fifth is left."""
     gaps = []
@@ -152,7 +171,7 @@ def test_polishing_a_poor_plan_makes_it_cheaper_and_it_holds():
     d = synthetic(Size(8, 2, 12, 2, largest_rate_per_s=60.0), 4)
     program = build(d, 0.0)
     poor = solve_program(program, replace(EXACT, gap=0.9))
-    cost = polish(program, poor.objective, EXACT, Clock.of(20.0))
+    cost = polish(program, poor.objective, Clock.of(20.0), seed=0, choices=1000)
     assert cost < 0.999 * poor.objective
     plan = read(program, d, cost)
     assert recount(d, plan) == []

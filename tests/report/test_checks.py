@@ -16,6 +16,7 @@ from planner.report.sheets import checks, cover, input_ids
 from planner.report.sheets.inputs import input_rows
 from planner.report.style import Kind
 from planner.report.table import Book
+from planner.report.view import views_of
 from planner.report.workbook import layout, write_workbook
 
 Edit = tuple[str, str, int, object]
@@ -165,7 +166,7 @@ def _recalculated(xlsx: Path, places: Book, edit: Edit) -> dict[str, str]:
 def test_all_checks_pass_and_each_has_a_deliberate_error(xlsx, plan: FleetPlan, errors):
     found = _results(xlsx, plan)
     assert set(found.values()) == {"PASS"}
-    assert [check.text for check in checks.checks(plan)] == list(errors)
+    assert [check.text for check in checks.checks(views_of(plan)[0])] == list(errors)
 
 
 @pytest.mark.parametrize("number", range(46))
@@ -234,7 +235,7 @@ def test_no_edit_of_a_yellow_cell_turns_a_failing_check_into_pass(plan: FleetPla
     column = column_index_from_string(table.letter("Result"))
     failing = {text for text, result in _results(path, bad).items() if result == "FAIL"}
     assert len(failing) >= 19, failing
-    rows = [table.first + i for i, check in enumerate(checks.checks(bad)) if check.text in failing]
+    rows = [table.first + i for i, check in enumerate(checks.checks(views_of(bad)[0])) if check.text in failing]
     yellow = [
         (sheet.title, cell.row, cell.column, cell.value)
         for sheet in load_workbook(path).worksheets
@@ -286,7 +287,7 @@ def test_twice_the_rate_doubles_served_tokens_and_halves_the_cost_of_one(xlsx, p
     assert value("summary/usd_per_mtok_by_reservation") == pytest.approx(unit / 2)
     assert value("summary/cost_usd") == pytest.approx(plan.totals.usd)
     result = column_index_from_string(places.tables["tblChecks"].letter("Result"))
-    texts = [check.text for check in checks.checks(plan)]
+    texts = [check.text for check in checks.checks(views_of(plan)[0])]
     words = dict(zip(texts, book.column("Checks", range(5, 5 + len(texts)), result), strict=True))
     assert words["Inputs that differ from the solved ones"] == "FAIL"
     assert words["Served tokens equal what the optimiser served, M tokens"] == "FAIL"
@@ -299,14 +300,14 @@ def test_tolerances_are_locked_and_counts_have_none(book, values, plan: FleetPla
     for i in range(constants.rows):
         cell = book["Inputs"][constants.address("Value", i).split("!")[1].replace("$", "")]
         assert cell.protection.locked
-    texts = [check.text for check in checks.checks(plan)]
-    as_solved = checks.checks(plan)[texts.index("Inputs that differ from the solved ones")]
+    texts = [check.text for check in checks.checks(views_of(plan)[0])]
+    as_solved = checks.checks(views_of(plan)[0])[texts.index("Inputs that differ from the solved ones")]
     assert as_solved.tolerance == input_ids.EXACT
     assert values["Inputs"][places.named[input_ids.EXACT].split("!")[1]].value == 0
 
 
 def test_without_budget_and_quota_there_is_no_such_check(plan: FleetPlan):
-    texts = [check.text for check in checks.checks(plan.model_copy(update={"quotas": ()}))]
+    texts = [check.text for check in checks.checks(views_of(plan.model_copy(update={"quotas": ()}))[0])]
     assert "Cost is within the budget" not in texts
     assert len(texts) == 44
 

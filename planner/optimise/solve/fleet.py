@@ -16,7 +16,7 @@ from planner.optimise.needs.columns import columns_of, running
 from planner.optimise.needs.exact import exact_need
 from planner.optimise.solve.clock import Clock
 from planner.optimise.solve.known import Group, Known, group_of
-from planner.optimise.solve.ratio import solve_ratio
+from planner.optimise.solve.ratio import relaxed_columns, solve_ratio
 from planner.optimise.solve.solvers import Watch
 from planner.optimise.solve.splits import leading, paying_splits
 from planner.optimise.types import Caps, Column, Decision, Need, Part, ProgramData, SolverSettings, Workload
@@ -26,6 +26,8 @@ from planner.request import Quota
 MAX_ROUNDS = 400
 RIVALS = 3
 """Configurations that are made exact together with a chosen one: as many rounds less, at most."""
+DRAFTING = 0.3
+"""Share of the time limit after which the relaxed program decides no more what is made exact."""
 SETTLING = 0.8
 """Share of the time limit after which what is exact by then makes the plan."""
 NOT_SPLIT = "Slices over two GPU types were not tried to the end: solver.time_limit_s was reached"
@@ -168,6 +170,8 @@ class Fleet:
         """Solve and make chosen needs exact until all are, or time is short."""
         reserve_s = (1.0 - SETTLING) * clock.left_s
         bound: float | None = None
+        if before is None:
+            aids = self._drafted(settings, keep, clock, aids)
         for _ in range(MAX_ROUNDS):
             left_s = clock.left_s - reserve_s
             if left_s <= 0:
@@ -187,6 +191,19 @@ class Fleet:
             self._make_exact(loose, clock)
         raise PlannerError(f"Exact needs did not settle in {MAX_ROUNDS} rounds")
 
+    def _drafted(self, settings: SolverSettings, keep: Keep, clock: Clock, aids: Aids) -> Aids:
+        """Make exact what the relaxed program uses, until it uses nothing else: far cheaper than whole solves."""
+        theta, ends_s = None, (1.0 - DRAFTING) * clock.left_s
+        while clock.left_s > ends_s:
+            limited = replace(settings, time_limit_s=clock.left_s - ends_s)
+            used, theta = relaxed_columns(self.data(keep), limited, theta, aids.warm_start)
+            loose = [part for column in used for part in column.parts if not part.need.exact]
+            aids = replace(aids, warm_start=tuple(column.key for column in used) or aids.warm_start)
+            if not loose:
+                break
+            self._make_exact(loose, clock)
+        return aids
+
     def _solved(self, settings: SolverSettings, keep: Keep, aids: Aids, before: Decision | None) -> Decision | None:
         """The program at the present needs, from an earlier plan on."""
         self.rounds += 1
@@ -197,6 +214,7 @@ class Fleet:
             warm_start=[c.key for c in before.columns] if before is not None else aids.warm_start,
             usd_per_token=before.usd_per_token if before is not None else None,
             lp_file=aids.lp_file,
+            exact_first=True,
         )
 
     def make_exact(self, columns: Iterable[Column]) -> bool:
@@ -229,7 +247,7 @@ class Fleet:
         """
         why = f"Exact needs did not settle within {settings.time_limit_s:g} s ({self.rounds} solves)"
         data, found = self.data(keep), None
-        exact = tuple(c for c in data.columns if all(part.need.exact for part in c.parts))
+        exact = tuple(c for c in data.columns if c.exact)
         if bound is not None and clock.left_s > 0:
             found = solve_ratio(replace(data, columns=exact), replace(settings, time_limit_s=clock.left_s))
         if bound is None or found is None:

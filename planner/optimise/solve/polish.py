@@ -10,7 +10,6 @@ from planner.optimise.program import Program, solver_columns
 from planner.optimise.solve.clock import Clock
 from planner.optimise.solve.solvers import settle, silent_stdout
 from planner.optimise.solve.table import IntArray
-from planner.optimise.types import SolverSettings
 from planner.traffic.types import FloatArray
 
 FIRST_MODELS, LEAST_MODELS = 6, 3
@@ -26,7 +25,7 @@ PATIENCE = 4
 
 
 def polish(
-    program: Program, objective: float, settings: SolverSettings, clock: Clock, *, stop_at: float | None = None
+    program: Program, objective: float, clock: Clock, *, seed: int, choices: int, stop_at: float | None = None
 ) -> float:
     """Large-neighbourhood search on a program that HiGHS has solved; its variables hold the better plan at the end.
 
@@ -39,10 +38,12 @@ def polish(
         Solved by HiGHS, its variables whole.
     objective
         Its cost (USD).
-    settings
-        For the seed.
     clock
         When to end at the latest.
+    seed
+        Of the order in which models choose.
+    choices
+        Most small programs to solve.
     stop_at
         Cost at which to end at once.
 
@@ -51,10 +52,12 @@ def polish(
     float
         Cost of the plan that the variables hold now, at most ``objective``.
     """
-    search = Neighbourhoods(program, objective, settings.seed)
+    search = Neighbourhoods(program, objective, seed)
     target = -np.inf if stop_at is None else stop_at
     with silent_stdout():
-        while search.goes_on and search.objective > target and clock.left_s > 0.0:
+        for _ in range(choices):
+            if not search.goes_on or search.objective <= target or clock.left_s <= 0.0:
+                break
             search.choose_anew(clock.left_s)
         return search.end()
 

@@ -11,7 +11,7 @@ import numpy as np
 from planner.errors import SolverError
 from planner.optimise.program import placed_replicas, trimmed, write_lp
 from planner.optimise.solve.clock import Clock
-from planner.optimise.solve.scale import Solved, chosen_keys, solve_at, total_most
+from planner.optimise.solve.scale import Solved, chosen_keys, relaxed, solve_at, total_most
 from planner.optimise.solve.solvers import INTEGRALITY, Watch, available_solvers, solve_program
 from planner.optimise.solve.table import ColumnTable, along_paths, table_of
 from planner.optimise.types import Column, Decision, ProgramData, SolverSettings
@@ -31,6 +31,7 @@ def solve_ratio(
     warm_start: Collection[str] = (),
     usd_per_token: float | None = None,
     lp_file: Path | None = None,
+    exact_first: bool = False,
 ) -> Decision | None:
     """Least cost per served token, or ``None`` when no plan satisfies the constraints.
 
@@ -57,6 +58,8 @@ def solve_ratio(
         A first theta; by default the cheapest columns at list prices tell it.
     lp_file
         Where to write the last program that was solved.
+    exact_first
+        Whether a plan is looked for among columns of exact needs, before all others, where there are many columns.
 
     Raises
     ------
@@ -69,9 +72,12 @@ def solve_ratio(
     theta = (usd_per_token if usd_per_token is not None else _first_ratio(data, table)) if loses else 0.0
     best: Decision | None = None
     bound, warm = 0.0, tuple(warm_start)
+    preferred = np.array([c.exact for c in table.columns], dtype=bool) if exact_first else None
     for iteration in range(1, MAX_RATIO_ITERATIONS + 1):
         try:
-            solved = solve_at(data, table, theta, settings, clock, progress=progress, warm_start=warm)
+            solved = solve_at(
+                data, table, theta, settings, clock, progress=progress, warm_start=warm, preferred=preferred
+            )
         except SolverError:
             if best is None:
                 raise
@@ -90,6 +96,24 @@ def solve_ratio(
         theta, warm = best.usd_per_token, tuple(chosen_keys(solved.program))
     assert best is not None
     return _told(best, settings)
+
+
+def relaxed_columns(
+    data: ProgramData, settings: SolverSettings, usd_per_token: float | None, start: Collection[str]
+) -> tuple[tuple[Column, ...], float]:
+    """Columns that the relaxed program uses, and the theta at which it was solved; none where a program is small.
+
+    Parameters
+    ----------
+    usd_per_token
+        Theta, by default from list prices.
+    start
+        Keys of columns to begin from.
+    """
+    table = table_of(data)
+    loses = bool((table.lost_tokens > 0).any())
+    theta = (usd_per_token if usd_per_token is not None else _first_ratio(data, table)) if loses else 0.0
+    return tuple(table.columns[i] for i in relaxed(data, table, theta, settings, start)), theta
 
 
 def _ratio_bound(cost_bound: float, theta: float, most: float, least: float) -> float:

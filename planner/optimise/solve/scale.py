@@ -6,8 +6,8 @@
 
        proven = max(bound, min(bound of the small program, bound + least slack left out))
 
-4. Where that is not within the gap, the plan is polished (`polish`), and `whole_bound` proves a bound with whole
-   instances and which columns a better plan may use at all; the program of those is solved last.
+4. Where that is not within the gap, `WholeSearch` proves a bound with whole instances and which columns a better plan
+   may use at all, in turns with `polish`; the program of those columns is solved last.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from planner.optimise.solve.clock import Clock
 from planner.optimise.solve.polish import polish
 from planner.optimise.solve.relaxation import Bound, lower_bound, relaxed_feasible
 from planner.optimise.solve.solvers import Watch, proven_status, solve_program
-from planner.optimise.solve.table import ColumnTable, IntArray, most_tokens
-from planner.optimise.solve.whole_nodes import whole_bound
+from planner.optimise.solve.table import BoolArray, ColumnTable, IntArray, most_tokens
+from planner.optimise.solve.whole_nodes import WholeBound, WholeSearch
 from planner.optimise.types import Certificate, ProgramData, SolverSettings
 from planner.plan import SolveStatus
 
@@ -39,8 +39,13 @@ RELAXATION_SHARE = 0.1
 """How close value and bound of the relaxation come, as a share of the gap."""
 LEAST_SHORTAGE = 1e-6
 """Stand-ins that are no rounding error."""
-FIRST_SHARE, POLISH_SHARE, WHOLE_SHARE = 0.08, 0.12, 0.85
-"""Of the time that is left: for the first plan, for polishing it, for the bound with whole instances."""
+FIRST_SHARE, POLISH_SHARE, WHOLE_SHARE = 0.08, 0.12, 0.3
+"""Most of the time that is left: for one of the first programs, and in one turn for polishing and for the bound."""
+TURNS, FIRST_NODES, FIRST_CHOICES = 5, 250, 12
+"""Turns of bound and plan; nodes and choices of the first, twice as many in each that follows."""
+MOST_CHOICES = 100_000
+WITHIN = 0.999
+"""Share of the gap that a bound is to prove, so that no rounding error keeps it from being enough."""
 LEAST_SOLVE_S = 1.0
 ROUNDING = 1e-6
 """USD that make no difference between plans: the program with more columns is kept then."""
@@ -61,6 +66,24 @@ class Solved:
     """With the columns that the program was built from."""
 
 
+@dataclass(frozen=True)
+class Task:
+    """One program at one theta."""
+
+    data: ProgramData
+    table: ColumnTable
+    usd_per_token: float
+    asked: SolverSettings
+    """With what a solver is asked for: `MARGIN` of the gap."""
+    clock: Clock
+    progress: Watch | None
+
+    @property
+    def enough(self) -> float:
+        """The gap that ends it."""
+        return self.asked.gap * ENOUGH / MARGIN
+
+
 def solve_at(
     data: ProgramData,
     table: ColumnTable,
@@ -70,8 +93,14 @@ def solve_at(
     *,
     progress: Watch | None = None,
     warm_start: Collection[str] = (),
+    preferred: BoolArray | None = None,
 ) -> Solved | None:
     """Solve the program at one theta, whatever its size; ``None`` when no fleet satisfies the constraints.
+
+    Parameters
+    ----------
+    preferred
+        Columns that are tried alone before all others, shape (C,), of a program with many.
 
     Raises
     ------
@@ -98,50 +127,76 @@ def solve_at(
         if possible.usd > LEAST_SHORTAGE or np.isinf(possible.short):
             return None
         start = np.union1d(start, possible.basic)
-    return _widening(data, table, usd_per_token, asked, clock, bound, start, progress)
+    return _widening(Task(data, table, usd_per_token, asked, clock, progress), bound, start, preferred)
 
 
-def _widening(
-    data: ProgramData,
-    table: ColumnTable,
-    usd_per_token: float,
-    asked: SolverSettings,
-    clock: Clock,
-    bound: Bound,
-    start: IntArray,
-    progress: Watch | None,
-) -> Solved | None:
-    """A plan from few columns, a better one from more; then plan and bound are brought together."""
-    enough = asked.gap * ENOUGH / MARGIN
-    stop_at = _goal(bound.usd, enough)
-    kept, per_model, far = np.union1d(bound.basic, start), FIRST_COLUMNS_PER_MODEL, np.inf
-    best: Solved | None = None
-    while best is None:
+def relaxed(
+    data: ProgramData, table: ColumnTable, usd_per_token: float, settings: SolverSettings, warm_start: Collection[str]
+) -> IntArray:
+    """Columns that the relaxed program uses at one theta; none of a program that is solved as it is.
+
+    Raises
+    ------
+    SolverError
+        If the relaxed program cannot be solved.
+    """
+    if len(table) <= FEW_COLUMNS or settings.name != "highs":
+        return np.zeros(0, dtype=np.int64)
+    return lower_bound(
+        data, table, usd_per_token, tolerance=RELAXATION_SHARE * settings.gap, time_limit_s=settings.time_limit_s,
+        threads=settings.threads, seed=settings.seed, start=_positions(table, warm_start),
+    ).basic  # fmt: skip
+
+
+def _widening(task: Task, bound: Bound, start: IntArray, preferred: BoolArray | None) -> Solved | None:
+    """A plan from few columns, better ones from more; then plan and bound are brought together."""
+    best = _first_plan(task, bound, start)
+    if best is None or _ended(best, task.clock):
+        return best
+    begun = np.union1d(bound.basic, _positions(task.table, chosen_keys(best.program)))
+    search = WholeSearch(
+        task.data, task.table, task.usd_per_token, gap=task.enough, threads=task.asked.threads, seed=task.asked.seed,
+        start=begun,
+    )  # fmt: skip
+    far = max(task.asked.gap, FIRST_DISTANCE) * abs(bound.usd)
+    near = _keep(task.table, bound, start, FIRST_COLUMNS_PER_MODEL, far)
+    pools = [near]
+    if preferred is not None:
+        pools.insert(0, np.union1d(begun, np.flatnonzero(preferred & (bound.slack <= far))))
+    for kept in pools:
+        with contextlib.suppress(SolverError):  # no plan in this time: the one there is stays
+            settings, goal = _first(task), _goal(best.certificate.bound, task.enough)
+            wider = _solve_kept(task, kept, settings, best, goal)
+            if wider is not None:
+                best = _better(best, wider, bound.usd, _beyond(bound, kept), task.enough)
+        best, whole = _closing(task, search, best)
+        if _ended(best, task.clock):
+            return best
+    return _last(task, whole, best)
+
+
+def _first_plan(task: Task, bound: Bound, start: IntArray) -> Solved | None:
+    """A plan from the columns of the relaxation, and from more where those make none; ``None`` where none do."""
+    kept, per_model = np.union1d(bound.basic, start), FIRST_COLUMNS_PER_MODEL
+    while True:
         timed_out = False
         try:
-            best = _solve_kept(data, kept, usd_per_token, _first(asked, clock), clock, None, progress, table, stop_at)
+            best = _solve_kept(task, kept, _first(task), None, _goal(bound.usd, task.enough))
         except SolverError:
-            timed_out = True
-        if best is None:
-            if clock.left_s <= 0.0 or (timed_out and kept.size == len(table)):
-                limit = f"{asked.time_limit_s:g} s"
-                raise SolverError(f"No plan was found within {limit}; allow more time (solver.time_limit_s)")
-            if kept.size == len(table):
-                return None
-            kept, per_model = _keep(table, bound, start, per_model, far), per_model * WIDEN
-    best = _better(None, best, bound.usd, _beyond(bound, kept), enough)
-    if not _ended(best, clock):
-        far = max(asked.gap, FIRST_DISTANCE) * abs(bound.usd)
-        kept = np.union1d(kept, _keep(table, bound, start, FIRST_COLUMNS_PER_MODEL, far))
-        with contextlib.suppress(SolverError):  # no plan in this time: the first one stays
-            wider = _solve_kept(data, kept, usd_per_token, _first(asked, clock), clock, best, progress, table, stop_at)
-            best = best if wider is None else _better(best, wider, bound.usd, _beyond(bound, kept), enough)
-    return _closing(data, table, usd_per_token, asked, clock, bound, best, progress)
+            best, timed_out = None, True
+        if best is not None:
+            return _better(None, best, bound.usd, _beyond(bound, kept), task.enough)
+        if task.clock.left_s <= 0.0 or (timed_out and kept.size == len(task.table)):
+            limit = f"{task.asked.time_limit_s:g} s"
+            raise SolverError(f"No plan was found within {limit}; allow more time (solver.time_limit_s)")
+        if kept.size == len(task.table):
+            return None
+        kept, per_model = _keep(task.table, bound, start, per_model, np.inf), per_model * WIDEN
 
 
-def _first(asked: SolverSettings, clock: Clock) -> SolverSettings:
+def _first(task: Task) -> SolverSettings:
     """The settings with the time of one of the first programs."""
-    return replace(asked, time_limit_s=max(FIRST_SHARE * clock.left_s, LEAST_SOLVE_S))
+    return replace(task.asked, time_limit_s=max(FIRST_SHARE * task.clock.left_s, LEAST_SOLVE_S))
 
 
 def _beyond(bound: Bound, kept: IntArray) -> float:
@@ -149,53 +204,37 @@ def _beyond(bound: Bound, kept: IntArray) -> float:
     return bound.usd + float(np.delete(bound.slack, kept).min(initial=np.inf))
 
 
-def _closing(
-    data: ProgramData,
-    table: ColumnTable,
-    usd_per_token: float,
-    asked: SolverSettings,
-    clock: Clock,
-    bound: Bound,
-    best: Solved,
-    progress: Watch | None,
-) -> Solved:
-    """A plan and a bound brought together: polish, a bound with whole instances, the columns that it leaves."""
-    enough = asked.gap * ENOUGH / MARGIN
-    if _ended(best, clock):
-        return best
-    moved = usd_per_token * (total_most(data) - total_most(best.data))
-    best = _polished(best, moved, asked, clock, POLISH_SHARE, enough, _goal(best.certificate.bound, enough))
-    if _ended(best, clock):
-        return best
-    target = (1.0 - enough) * best.certificate.objective
-    start = np.union1d(bound.basic, _positions(table, chosen_keys(best.program)))
-    limited = Clock.of(WHOLE_SHARE * clock.left_s)
-    whole = whole_bound(
-        data, table, usd_per_token, target=target, gap=enough, clock=limited, threads=asked.threads, seed=asked.seed,
-        start=start,
-    )  # fmt: skip
-    best = _better(None, best, whole.usd, np.inf, enough)
-    if whole.plan.size:
-        with contextlib.suppress(SolverError):
-            dived = _solve_kept(
-                data, whole.plan, usd_per_token, _first(asked, clock), clock, None, progress, table, None
-            )
-            if dived is not None:
-                best = _better(best, dived, whole.usd, whole.usd, enough)
-    if _ended(best, clock):
-        return best
-    kept = np.union1d(np.flatnonzero(whole.allowed), _positions(table, chosen_keys(best.program)))
+def _closing(task: Task, search: WholeSearch, best: Solved) -> tuple[Solved, WholeBound]:
+    """A bound with whole instances and a polished plan, brought together in turns that grow."""
+    for turn in range(TURNS):
+        limited = Clock.of(WHOLE_SHARE * task.clock.left_s)
+        target = (1.0 - WITHIN * task.enough) * best.certificate.objective
+        whole = search.run(target, FIRST_NODES << turn, limited)
+        best = _better(None, best, whole.usd, np.inf, task.enough)
+        if whole.plan.size and whole.plan_usd < best.certificate.objective:
+            with contextlib.suppress(SolverError):
+                dived = _solve_kept(task, whole.plan, _first(task), None, None)
+                if dived is not None:
+                    best = _better(best, dived, whole.usd, whole.usd, task.enough)
+        if _ended(best, task.clock):
+            break
+        best = _polished(task, best, FIRST_CHOICES << turn, turn, POLISH_SHARE)
+        if _ended(best, task.clock) or not search.goes_on:
+            break
+    return best, whole
+
+
+def _last(task: Task, whole: WholeBound, best: Solved) -> Solved:
+    """The program of the columns that the bound leaves, then of all; the rest of the time for polishing."""
+    kept = np.union1d(np.flatnonzero(whole.allowed), _positions(task.table, chosen_keys(best.program)))
     # Columns that are left out are in no fleet cheaper than the target; where that is not enough, none is left out.
-    for columns, beyond in ((kept, whole.target), (np.arange(len(table)), np.inf)):
-        if columns.size > MOST_LAST_COLUMNS or _ended(best, clock):
+    for columns, beyond in ((kept, whole.target), (np.arange(len(task.table)), np.inf)):
+        if columns.size > MOST_LAST_COLUMNS or _ended(best, task.clock):
             break
         with contextlib.suppress(SolverError):  # no plan in the time that was left: the one there is stays
-            last = _solve_kept(data, columns, usd_per_token, asked, clock, best, progress, table, None)
-            best = best if last is None else _better(best, last, whole.usd, beyond, enough)
-    if _ended(best, clock):
-        return best
-    moved = usd_per_token * (total_most(data) - total_most(best.data))
-    return _polished(best, moved, asked, clock, 1.0, enough, _goal(best.certificate.bound, enough))
+            last = _solve_kept(task, columns, task.asked, best, None)
+            best = best if last is None else _better(best, last, whole.usd, beyond, task.enough)
+    return best if _ended(best, task.clock) else _polished(task, best, MOST_CHOICES, TURNS, 1.0)
 
 
 def _ended(best: Solved, clock: Clock) -> bool:
@@ -208,15 +247,16 @@ def _goal(bound: float, gap: float) -> float | None:
     return bound / (1.0 - gap) if bound > 0 else None
 
 
-def _polished(
-    best: Solved, moved: float, asked: SolverSettings, clock: Clock, share: float, gap: float, goal: float | None
-) -> Solved:
-    """The same program with a plan at most as dear; ``moved`` are lost tokens that its own objective leaves out."""
-    before = best.certificate
-    stop_at = None if goal is None else goal - moved
-    limited = Clock.of(share * clock.left_s)
-    objective = polish(best.program, before.objective - moved, asked, limited, stop_at=stop_at) + moved
-    status = proven_status(objective, before.bound, gap)
+def _polished(task: Task, best: Solved, choices: int, turn: int, share: float) -> Solved:
+    """The same program with a plan at most as dear; its own objective leaves some lost tokens out."""
+    before, enough = best.certificate, task.enough
+    moved = task.usd_per_token * (total_most(task.data) - total_most(best.data))
+    goal = _goal(before.bound, enough)
+    objective = moved + polish(
+        best.program, before.objective - moved, Clock.of(share * task.clock.left_s), seed=task.asked.seed + turn,
+        choices=choices, stop_at=None if goal is None else goal - moved,
+    )  # fmt: skip
+    status = proven_status(objective, before.bound, enough)
     return replace(
         best, certificate=replace(before, objective=objective, bound=min(before.bound, objective), status=status)
     )
@@ -233,25 +273,17 @@ def _keep(table: ColumnTable, bound: Bound, start: IntArray, per_model: int, far
 
 
 def _solve_kept(
-    data: ProgramData,
-    kept: IntArray,
-    usd_per_token: float,
-    asked: SolverSettings,
-    clock: Clock,
-    best: Solved | None,
-    progress: Watch | None,
-    table: ColumnTable,
-    stop_at: float | None,
+    task: Task, kept: IntArray, asked: SolverSettings, best: Solved | None, stop_at: float | None
 ) -> Solved | None:
     """The program of the columns kept; its objective and bound are moved to the lost tokens of all columns."""
-    columns = sorted((table.columns[i] for i in kept), key=lambda c: c.key)
-    small = replace(data, columns=tuple(columns))
-    moved = usd_per_token * (total_most(data) - total_most(small))
-    program = build(small, usd_per_token)
+    columns = sorted((task.table.columns[i] for i in kept), key=lambda c: c.key)
+    small = replace(task.data, columns=tuple(columns))
+    moved = task.usd_per_token * (total_most(task.data) - total_most(small))
+    program = build(small, task.usd_per_token)
     warm = chosen_keys(best.program) if best is not None else []
-    limited = replace(asked, time_limit_s=min(asked.time_limit_s, max(clock.left_s, 0.1)))
+    limited = replace(asked, time_limit_s=min(asked.time_limit_s, max(task.clock.left_s, 0.1)))
     certificate = solve_program(
-        program, limited, progress=progress, warm_start=warm, stop_at=None if stop_at is None else stop_at - moved
+        program, limited, progress=task.progress, warm_start=warm, stop_at=None if stop_at is None else stop_at - moved
     )  # fmt: skip
     if certificate.status is SolveStatus.INFEASIBLE:
         return None

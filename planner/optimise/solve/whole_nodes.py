@@ -52,6 +52,8 @@ class WholeBound:
     """Columns that a fleet cheaper than the target may use, shape (C,)."""
     plan: IntArray
     """Columns of the cheapest whole point that was met, empty where none was."""
+    plan_usd: float
+    """What that point costs."""
     target: float
     """The target at the end: columns that are not allowed are in no fleet cheaper than it."""
     nodes: int
@@ -69,71 +71,73 @@ class _Node:
     """What was branched on, whether upwards, and how far it was from whole."""
 
 
-def whole_bound(
-    data: ProgramData,
-    table: ColumnTable,
-    usd_per_token: float,
-    *,
-    target: float,
-    gap: float,
-    clock: Clock,
-    threads: int,
-    seed: int,
-    start: IntArray,
-) -> WholeBound:
-    """Branch on instance counts until the bound is the target, nothing is left to branch on, or time is up.
+class WholeSearch:
+    """Branch on instance counts until the bound is the target, nothing is left to branch on, or a turn is over.
+
+    Open nodes stay between turns, cheapest first, with what each kind of branch has gained so far. A turn may have a
+    lower target than the one before: what was closed stays closed.
 
     Parameters
     ----------
-    target
-        Cost (USD) that is to be proven: nodes that cost as much are closed.
     gap
         Share by which the target lies below the cost of a plan, for cheaper plans that are found on the way.
     start
         Columns to begin from, such as those of the relaxation and of a good plan.
     """
-    with silent_stdout():
-        relaxation = Relaxation(data, table, usd_per_token, threads, seed)
-        routes = relaxation.first_routes()
-        if not np.isfinite(routes.cost).all():
-            return WholeBound(-np.inf, np.ones(len(table), dtype=bool), np.zeros(0, dtype=np.int64), -np.inf, 0)
-        relaxation.start(routes, start)
-        return _Search(data, table, relaxation, routes.cost, target, gap, clock).run()
-
-
-class _Search:
-    """Open nodes, cheapest first, and what each kind of branch has gained so far."""
 
     def __init__(
-        self, data: ProgramData, table: ColumnTable, relaxation: Relaxation, costs: FloatArray, target: float,
-        gap: float, clock: Clock,
+        self, data: ProgramData, table: ColumnTable, usd_per_token: float, *, gap: float, threads: int, seed: int,
+        start: IntArray,
     ) -> None:  # fmt: skip
-        self._relaxation, self._target, self._clock, self._columns = relaxation, target, clock, len(table)
-        self._price = _prices(data, relaxation)
+        with silent_stdout():
+            self._relaxation = Relaxation(data, table, usd_per_token, threads, seed)
+            routes = self._relaxation.first_routes()
+            self._possible = bool(np.isfinite(routes.cost).all())
+            if self._possible:
+                self._relaxation.start(routes, start)
+        self._columns, self._gap_asked = len(table), gap
+        self._price = _prices(data, self._relaxation)
         self._models = ModelSplits(table, len(data.models))
         # Branches: on each count, on the GPU types of each model, on the column of each model.
-        self._first = np.concatenate([FIRST_GAIN * self._price, TYPE_GAIN * costs, COLUMN_GAIN * costs])
+        self._first = np.concatenate([FIRST_GAIN * self._price, TYPE_GAIN * routes.cost, COLUMN_GAIN * routes.cost])
         self._gain, self._tries = np.zeros((2, self._first.size)), np.zeros((2, self._first.size))
         self._open: list[_Node] = []
         self._stuck: list[_Node] = []
-        self._number = 0
-        self._gap_asked, self._cheapest = gap, np.inf
+        self._number = self._visited = 0
+        self._target, self._clock, self._cheapest = np.inf, Clock.of(0.0), np.inf
         self._plan: IntArray = np.zeros(0, dtype=np.int64)
 
-    def run(self) -> WholeBound:
-        rows = self._relaxation.rows
-        everything = np.ones(self._columns, dtype=bool)
-        self._open.append(self._node(-np.inf, np.zeros(rows.cost.size), rows.most, everything, None))
-        visited = 0
-        while self._open and self._clock.left_s > 0.0 and not self._proven_enough():
-            self._descend(heapq.heappop(self._open), visited % DIVE_EVERY == 0)
-            visited += 1
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is anything left to branch on, and nothing that cannot be branched is cheaper."""
+        return self._possible and (self._visited == 0 or (bool(self._open) and not self._proven_enough()))
+
+    def run(self, target: float, nodes: int, clock: Clock) -> WholeBound:
+        """One turn of so many nodes.
+
+        Parameters
+        ----------
+        target
+            Cost (USD) that is to be proven: nodes that cost as much are closed.
+        """
+        if not self._possible:
+            return WholeBound(-np.inf, np.ones(self._columns, dtype=bool), self._plan, np.inf, -np.inf, 0)
+        self._target, self._clock = min(self._target, target), clock
+        until = self._number + nodes
+        with silent_stdout():
+            if not self._visited:
+                rows = self._relaxation.rows
+                everything = np.ones(self._columns, dtype=bool)
+                self._open.append(self._node(-np.inf, np.zeros(rows.cost.size), rows.most, everything, None))
+            while self._open and clock.left_s > 0.0 and self._number < until and not self._proven_enough():
+                self._descend(heapq.heappop(self._open), self._visited % DIVE_EVERY == 0)
+                self._visited += 1
         left = [node for node in (*self._open, *self._stuck) if node.usd < self._target]
         allowed = np.zeros(self._columns, dtype=bool)
         for node in left:
             allowed |= _unpacked(node.allowed, self._columns)
         usd = min((node.usd for node in left), default=self._target)
-        return WholeBound(min(usd, self._target), allowed, self._plan, self._target, self._number)
+        return WholeBound(min(usd, self._target), allowed, self._plan, self._cheapest, self._target, self._number)
 
     def _descend(self, node: _Node, dive: bool) -> None:
         """Price a node; in a dive go on with its likelier child until there is none, else leave both open."""
@@ -220,7 +224,7 @@ class _Search:
         if value < self._cheapest:
             order, share = self._relaxation.shares()
             self._cheapest, self._plan = value, np.sort(order[share > 0.5])
-            self._target = min(self._target, (1.0 - self._gap_asked) * value)
+            self._target = min(self._target, (1.0 - 0.999 * self._gap_asked) * value)
 
 
 class ModelSplits:

@@ -6,18 +6,17 @@ input differs from its solved value a check that holds says HOLDS instead of PAS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
 from openpyxl.workbook.defined_name import DefinedName
 from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.assemble.rows import KG, KW, USD, USD_AFTER
 from planner.plan import FleetPlan
 from planner.report import facts
+from planner.report.check import Check, Rule, none, same_usd
 from planner.report.sheets import cover, input_ids, measures
 from planner.report.style import COUNT, MTOK, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
+from planner.report.view import View
 
 ALL_CHECKS = "all_checks"
 """Defined name of the one cell that says whether every check passes (1/0)."""
@@ -26,31 +25,12 @@ PASS = "Pass (1/0)"
 INPUTS_AS_SOLVED = "Inputs that differ from the solved ones"
 
 
-class Rule(StrEnum):
-    """How left and right must compare."""
-
-    EQUAL = "equal"
-    AT_MOST = "at most"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One statement: left compared with right, within a tolerance."""
-
-    text: str
-    left: Formula
-    rule: Rule
-    right: Formula | int
-    tolerance: str
-    where: str
-    number: str = COUNT
-
-
 _TOTAL = Formula("=tblCost[Cost, USD]#total")
 
 
-def checks(plan: FleetPlan) -> tuple[Check, ...]:
+def checks(view: View) -> tuple[Check, ...]:
     """All checks of the workbook, in order."""
+    plan = view.plan
     return (
         *_money(),
         *_caps(plan),
@@ -62,10 +42,6 @@ def checks(plan: FleetPlan) -> tuple[Check, ...]:
         *_record(),
         *_soundness(),
     )
-
-
-def _usd(text: str, left: Formula, right: Formula, where: str) -> Check:
-    return Check(text, left, Rule.EQUAL, right, input_ids.TOLERANCE_USD, where, USD_CENTS)
 
 
 def _unit_cost(text: str, left: str, right: str) -> Check:
@@ -81,21 +57,18 @@ def _unit_cost(text: str, left: str, right: str) -> Check:
     )
 
 
-def _none(text: str, left: str, where: str) -> Check:
-    """A count that must be 0."""
-    return Check(text, Formula(left), Rule.EQUAL, 0, input_ids.EXACT, where)
-
-
 def _money() -> tuple[Check, ...]:
     by_pool = Formula("=tblPlan[Cost, USD]#total+SUMIFS(tblSupplies[Cost, USD],tblSupplies[GPU-hours used],0)")
     after = Formula("=<1>", (measures.AFTER,))
     return (
-        _usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Cover"),
-        _usd("Cost by supply equals cost by purchase", Formula("=tblSupplies[Cost, USD]#total"), _TOTAL, "Cost"),
-        _usd("Cost by model equals cost by purchase", Formula("=tblModels[Cost, USD]#total"), _TOTAL, "Cost"),
-        _usd("Cost by pool equals cost by purchase", by_pool, _TOTAL, "Plan, Cost"),
-        _usd("Cost by GPU type equals cost by purchase", Formula("=tblGpuTypes[Cost, USD]#total"), _TOTAL, "Cost"),
-        _usd("What is due after the horizon equals the plan's", after, Formula("=<1>", (cover.AFTER,)), "Cost, Cover"),
+        same_usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Cover"),
+        same_usd("Cost by supply equals cost by purchase", Formula("=tblSupplies[Cost, USD]#total"), _TOTAL, "Cost"),
+        same_usd("Cost by model equals cost by purchase", Formula("=tblModels[Cost, USD]#total"), _TOTAL, "Cost"),
+        same_usd("Cost by pool equals cost by purchase", by_pool, _TOTAL, "Plan, Cost"),
+        same_usd("Cost by GPU type equals cost by purchase", Formula("=tblGpuTypes[Cost, USD]#total"), _TOTAL, "Cost"),
+        same_usd(
+            "What is due after the horizon equals the plan's", after, Formula("=<1>", (cover.AFTER,)), "Cost, Cover"
+        ),
         _unit_cost("tokens by use", measures.BY_USE, cover.BY_USE),
         _unit_cost("input tokens", measures.INPUT_UNIT, cover.INPUT_UNIT),
         _unit_cost("output tokens", measures.OUTPUT_UNIT, cover.OUTPUT_UNIT),
@@ -137,12 +110,12 @@ def _fleet() -> tuple[Check, ...]:
             input_ids.TOLERANCE,
             "Cost, Cover",
         ),
-        _none("Supplies where pools use more GPUs than run", "=COUNTIF(tblNodes[Within (1/0)],0)", "Periods"),
-        _none("Replicas that do not fit the instances", "=COUNTIF(tblRuns[Replicas fit (1/0)],0)", "Periods"),
-        _none("Pools with fewer replicas than needed and spare", "=COUNTIF(tblFit[Replicas enough (1/0)],0)", "Fit"),
-        _none("Lots that run more than is reserved", "=COUNTIF(tblCost[Reserved enough (1/0)],0)", "Cost"),
-        _none("Quotas and stocks exceeded in a period", "=COUNTIF(tblLimits[Within (1/0)],0)", "Cost"),
-        _none("Limits exceeded when the plan was recomputed", "=COUNTIF(tblUses[Within (1/0)],0)", "Cost"),
+        none("Supplies where pools use more GPUs than run", "=COUNTIF(tblNodes[Within (1/0)],0)", "Periods"),
+        none("Replicas that do not fit the instances", "=COUNTIF(tblRuns[Replicas fit (1/0)],0)", "Periods"),
+        none("Pools with fewer replicas than needed and spare", "=COUNTIF(tblFit[Replicas enough (1/0)],0)", "Fit"),
+        none("Lots that run more than is reserved", "=COUNTIF(tblCost[Reserved enough (1/0)],0)", "Cost"),
+        none("Quotas and stocks exceeded in a period", "=COUNTIF(tblLimits[Within (1/0)],0)", "Cost"),
+        none("Limits exceeded when the plan was recomputed", "=COUNTIF(tblUses[Within (1/0)],0)", "Cost"),
     )
 
 
@@ -156,10 +129,10 @@ def _periods() -> tuple[Check, ...]:
             input_ids.TOLERANCE,
             "Periods, Inputs",
         ),
-        _none("Pools short of replicas in a period", "=COUNTIF(tblPoolPeriods[Replicas enough (1/0)],0)", "Periods"),
-        _none("Lots that run more than can be had", "=COUNTIF(tblLots[Can be had (1/0)],0)", "Periods"),
-        _none("Lots that run more than is paid", "=COUNTIF(tblLots[Paid (1/0)],0)", "Periods"),
-        _none(
+        none("Pools short of replicas in a period", "=COUNTIF(tblPoolPeriods[Replicas enough (1/0)],0)", "Periods"),
+        none("Lots that run more than can be had", "=COUNTIF(tblLots[Can be had (1/0)],0)", "Periods"),
+        none("Lots that run more than is paid", "=COUNTIF(tblLots[Paid (1/0)],0)", "Periods"),
+        none(
             "Pools whose requests by period are not their demand",
             "=COUNTIF(tblDemand[Periods as stated (1/0)],0)",
             "Demand, Periods",
@@ -170,29 +143,29 @@ def _periods() -> tuple[Check, ...]:
 def _routing() -> tuple[Check, ...]:
     lost = "=COUNTIF(tblRoutes[Joined (1/0)],0)+COUNTIF(tblRoutes[Open end (1/0)],0)"
     return (
-        _none("Prompt lengths that are not routed once", lost, "Routing"),
-        _none("Pools that nothing is routed to", "=COUNTIF(tblFit[Routes to it],0)", "Fit, Routing"),
+        none("Prompt lengths that are not routed once", lost, "Routing"),
+        none("Pools that nothing is routed to", "=COUNTIF(tblFit[Routes to it],0)", "Fit, Routing"),
     )
 
 
 def _limits(plan: FleetPlan) -> tuple[Check, ...]:
     """For each pool: how many of its limits, of whatever kind, the planned figures exceed."""
     return tuple(
-        _none(f"Limits exceeded by pool {pool.name}", f"=tblFit[Limits exceeded]@{i}", "Fit, Margins")
+        none(f"Limits exceeded by pool {pool.name}", f"=tblFit[Limits exceeded]@{i}", "Fit, Margins")
         for i, pool in enumerate(plan.pools)
     )
 
 
 def _promises() -> tuple[Check, ...]:
     return (
-        _none(
+        none(
             "Limits broken when the plan was recomputed",
             "=COUNTIF(tblMargins[Held when recomputed (1/0)],0)",
             "Margins",
         ),
-        _none("Predicted times outside their error band", "=COUNTIF(tblBands[In band (1/0)],0)", "Margins"),
-        _none("Pools that serve more than their capacity", '=COUNTIF(tblFit[Capacity used],">1")', "Fit"),
-        _none("Pools that refuse more than the tail budget", "=COUNTIF(tblDemand[Within tail (1/0)],0)", "Demand"),
+        none("Predicted times outside their error band", "=COUNTIF(tblBands[In band (1/0)],0)", "Margins"),
+        none("Pools that serve more than their capacity", '=COUNTIF(tblFit[Capacity used],">1")', "Fit"),
+        none("Pools that refuse more than the tail budget", "=COUNTIF(tblDemand[Within tail (1/0)],0)", "Demand"),
     )
 
 
@@ -207,23 +180,23 @@ def _record() -> tuple[Check, ...]:
             "Demand, Cover",
             MTOK,
         ),
-        _none(
+        none(
             "Pools whose served tokens differ from the optimiser's",
             "=COUNTIF(tblTokens[Served as solved (1/0)],0)",
             "Demand",
         ),
-        _none(
+        none(
             "Pools whose planning rate differs from the optimiser's",
             "=COUNTIF(tblDemand[Rate as solved (1/0)],0)",
             "Demand",
         ),
-        _none(INPUTS_AS_SOLVED, "=SUM(tblInputs[Changed (1/0)])", "Inputs"),
-        _none(
+        none(INPUTS_AS_SOLVED, "=SUM(tblInputs[Changed (1/0)])", "Inputs"),
+        none(
             "Inputs without source, source date or owner",
             "=COUNTBLANK(tblInputs[Source])+COUNTBLANK(tblInputs[Source date])+COUNTBLANK(tblInputs[Owner])",
             "Inputs",
         ),
-        _none("Prices older than the limit", "=SUM(tblInputs[Price too old (1/0)])", "Inputs"),
+        none("Prices older than the limit", "=SUM(tblInputs[Price too old (1/0)])", "Inputs"),
     )
 
 
@@ -259,9 +232,9 @@ def _soundness() -> tuple[Check, ...]:
     )
 
 
-def build(plan: FleetPlan) -> Sheet:
+def build(view: View) -> Sheet:
     """The Checks sheet."""
-    rows = checks(plan)
+    rows = checks(view)
     as_solved = next(i for i, check in enumerate(rows) if check.text == INPUTS_AS_SOLVED)
     numbers = tuple(check.number for check in rows)
     columns = (
