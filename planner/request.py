@@ -49,7 +49,7 @@ class Quarter(Strict):
 class Policy(Strict):
     """Rules that hold for every model."""
 
-    overflow_probability: float = Field(default=0.01, gt=0, lt=1)
+    overflow_probability: float = Field(default=0.01, ge=1e-6, lt=1)
     """Largest probability that live tokens exceed a replica's pool."""
     max_work_share: float = Field(default=0.85, gt=0, lt=1)
     """Largest share of time that the prefill and decode work of the load may take of a replica."""

@@ -9,6 +9,8 @@ import pytest
 from planner.errors import SolverError
 from planner.optimise.needs.exact import exact_need
 from planner.optimise.recount import recount
+from planner.optimise.solve import fleet as fleets
+from planner.optimise.solve import scale
 from planner.optimise.solve.fleet import Fleet
 from planner.optimise.solve.ratio import solve_ratio
 from planner.plan import SolveStatus
@@ -45,6 +47,24 @@ def test_plan_is_that_of_exact_needs_throughout():
     best = solve_ratio(whole.data(), SETTINGS)
     assert lazy.usd == pytest.approx(best.usd, rel=2 * SETTINGS.gap)
     assert lazy.usd_per_token_bound <= best.usd_per_token * (1 + 1e-9)
+
+
+def test_drafts_of_the_relaxation_change_the_work_not_the_plan(monkeypatch):
+    """By columns, the relaxed program says first what is made exact: the same plan within the gap, in fewer rounds."""
+    plain, drafted = two_models(routing=POOLS), two_models(routing=POOLS)
+    asked = replace(SETTINGS, gap=1e-5)
+    monkeypatch.setattr(scale, "FEW_COLUMNS", 0)
+    monkeypatch.setattr(fleets, "DRAFTING", 0.0)
+    undrafted = plain.solve(asked)
+    monkeypatch.setattr(fleets, "DRAFTING", 0.3)
+    found = drafted.solve(asked)
+    assert found.usd == pytest.approx(undrafted.usd, rel=2e-5)
+    assert drafted.rounds <= plain.rounds
+    assert drafted.rounds <= 2
+    monkeypatch.undo()
+    whole = two_models(routing=POOLS).solve(asked)
+    assert found.usd == pytest.approx(whole.usd, rel=2e-5)
+    assert found.usd_per_token_bound <= whole.usd_per_token * (1 + 1e-9)
 
 
 def test_what_is_known_stays_known():

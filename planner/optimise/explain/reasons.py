@@ -179,10 +179,15 @@ def raise_no_candidate(model: str, rejections: Sequence[Rejection], offered: Seq
     lines += [f"nearest miss ({r.reason}): {r.detail}" for r in misses[:MISS_LINES]]
     if not misses:
         examples = {(r.reason, r.gpu): r for r in rejections}
-        lines += [f"{r.gpu} tp{r.tp}, {r.reason}: {r.detail}" for r in list(examples.values())[:MISS_LINES]]
+        lines += [f"{_where(r)}{r.reason}: {r.detail}" for r in list(examples.values())[:MISS_LINES]]
     raise InfeasibleError(
         f"No configuration can serve model '{model}' on the GPU types on offer ({', '.join(offered)})", lines
     )
+
+
+def _where(rejection: Rejection) -> str:
+    """GPU type and degree of a rejection; nothing of one that holds for every GPU type."""
+    return f"{rejection.gpu} tp{rejection.tp}, " if rejection.tp else ""
 
 
 def plural(count: int, noun: str) -> str:
