@@ -118,6 +118,11 @@ class ModelActual(Frozen):
     actual_usd_per_mtok: float
     """The same money over the tokens that really came and fitted."""
     note: str = ""
+    mean_rate_per_s: float | None = None
+    """Mean arrivals of the horizon, if all of it went as these hours: the planned mean times actual over planned
+    requests; ``None`` where nothing was planned in these hours."""
+    growth: float | None = None
+    """That rate over the mean rate that the plan states before its own growth."""
 
 
 class Actuals(Frozen):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -37,13 +39,15 @@ from planner.traffic.tables.rates import rates
 from planner.traffic.tables.rows import Names
 from planner.traffic.tables.spool import Spool
 
-__all__ = ["Order", "ingest", "log_files"]
+__all__ = ["Look", "Order", "ingest", "log_files"]
 
 METRIC_ENDINGS = (".prom", ".prom.gz", ".json", ".json.gz")
 """Metrics and usage reports, looked for in a folder without logs: beside logs such files are something else."""
 SHORTEST_WINDOW_US = 60 * 1_000_000
 """A log of a few rows is taken to observe at least a minute."""
 LONGEST_WINDOW_US = 3 * 366 * 86_400 * 1_000_000
+Look = Callable[[Canonical, Names, Spool], None]
+"""A further look at the judged rows of a log of requests."""
 
 
 def log_files(given: str | Path) -> tuple[LogFile, ...]:
@@ -51,8 +55,13 @@ def log_files(given: str | Path) -> tuple[LogFile, ...]:
     return inputs.log_files(given, METRIC_ENDINGS)
 
 
-def ingest(order: Order, *, show_progress: bool = False) -> Canonical:
+def ingest(order: Order, *, show_progress: bool = False, look: Look | None = None) -> Canonical:
     """Read the logs into a canonical distribution.
+
+    Parameters
+    ----------
+    look
+        Called once at the end, while the judged rows are still there; never for a source without single requests.
 
     Raises
     ------
@@ -62,17 +71,41 @@ def ingest(order: Order, *, show_progress: bool = False) -> Canonical:
     """
     try:
         with usable(order.files[0] if order.files else Path()), unchanged(order.files):
-            return _ingest(order, show_progress)
+            return _ingest(order, show_progress, look)
     except duckdb.Error as error:
         message = f"the aggregation broke off: {str(error).splitlines()[0][:200]}"
         raise PlannerError(f"{message}. Check the free disk space of the temporary folder (TMPDIR)") from None
 
 
-def _ingest(order: Order, show_progress: bool) -> Canonical:
+def _ingest(order: Order, show_progress: bool, look: Look | None) -> Canonical:
     check_format(order.log_format)
     source = find_aggregated(order)
     if source is not None:
         return ingest_aggregated(source, order)
+    with _reading(order, show_progress) as log:
+        canonical = _canonical(order, log)
+        if look is not None:
+            look(canonical, log.read.names, log.spool)
+        return canonical
+
+
+@dataclass(frozen=True)
+class _ReadLog:
+    """A log of requests whose rows have been read, judged and spooled; usable while `_reading` is open."""
+
+    reader: Reader
+    opened: Opened
+    counts: Counts
+    fraction: float
+    """Share of the requests that it holds."""
+    read: Read
+    spool: Spool
+    taken: list[str]
+    """Columns that were read."""
+
+
+@contextmanager
+def _reading(order: Order, show_progress: bool) -> Iterator[_ReadLog]:
     heads = _heads(order.files)
     reader = find_reader(order.log_format, heads, mapped=bool(order.mapping))
     problems = order_problems(order, reader.name, reader.options)
@@ -91,8 +124,7 @@ def _ingest(order: Order, show_progress: bool) -> Canonical:
             counts = _counts(connection, scan, read.tally)
             if not counts.kept:
                 raise InputError(_nothing_left(order, reader, counts))
-            taken = columns_read(connection, opened.tables)
-            return _canonical(order, reader, opened, counts, fraction, read, spool, taken)
+            yield _ReadLog(reader, opened, counts, fraction, read, spool, columns_read(connection, opened.tables))
 
 
 def _heads(files: Sequence[LogFile]) -> tuple[Head, ...]:
@@ -159,16 +191,8 @@ def _advice(rule: Rule, reader: Reader) -> str:
     return why
 
 
-def _canonical(
-    order: Order,
-    reader: Reader,
-    opened: Opened,
-    counts: Counts,
-    fraction: float,
-    read: Read,
-    spool: Spool,
-    taken: list[str],
-) -> Canonical:
+def _canonical(order: Order, log: _ReadLog) -> Canonical:
+    opened, read, spool = log.opened, log.read, log.spool
     span = opened.window_us or span_us(spool, order.since_us, order.until_us)
     if span[1] - span[0] > LONGEST_WINDOW_US:
         days = (span[1] - span[0]) / 86_400e6
@@ -183,7 +207,7 @@ def _canonical(
     window = Window(span[0], end_us, clock.resolution_us, clock.exact_ticks)
     reuse = measure_reuse(opened, order.wanted())
     cells = lengths(read, minutes, spool)
-    manifest = _manifest(order, reader, opened, counts, window, fraction, read, sorted({*taken, *reuse.columns}))
+    manifest = _manifest(order, log, window, sorted({*log.taken, *reuse.columns}))
     return Canonical(
         manifest=manifest.model_copy(update={"remarks": [*manifest.remarks, *reuse.remarks]}),
         lengths=cells,
@@ -195,17 +219,9 @@ def _canonical(
     )
 
 
-def _manifest(
-    order: Order,
-    reader: Reader,
-    opened: Opened,
-    counts: Counts,
-    window: Window,
-    fraction: float,
-    read: Read,
-    taken: list[str],
-) -> Manifest:
+def _manifest(order: Order, log: _ReadLog, window: Window, taken: list[str]) -> Manifest:
     """Everything a reader of the tables must know; no clock and no folder name, so the bytes repeat."""
+    reader, opened, counts, fraction, read = log.reader, log.opened, log.counts, log.fraction, log.read
     meaning = stamp_meaning(opened.tables, order.wanted())
     companions = [lengths_path(path) for path in order.files if reader.name == "servegen"]
     digested = {*order.files, *(path for path in companions if path is not None)}

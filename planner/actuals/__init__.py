@@ -1,0 +1,1 @@
+"""A past plan against what happened: logs of its horizon, replayed on the fleet that was planned."""
