@@ -1,0 +1,265 @@
+"""`planner replay`: real requests against a plan's replicas, promise by promise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.actuals.assign import split
+from planner.catalog.load import load_catalog
+from planner.cli.traffic_folders import console, printable
+from planner.errors import InputError, Problem, Problems
+from planner.plan import FleetPlan
+from planner.plan_file import plan_at
+from planner.replay.engines import EDGES, PoolEngine, engines_of
+from planner.replay.fleet import Ask, PoolReplay, Replay, least_replicas, replay_fleet
+from planner.replay.promises import Observed, Promise
+from planner.replay.trace import Source, Trace, read_trace
+from planner.report import facts
+from planner.request import read_request
+from planner.traffic.source import parse_pairs
+
+REFUTED = 1
+"""Exit code where a promise is refuted."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("replay")(run)
+
+
+def run(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan.json, or its folder.")],
+    traffic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--traffic",
+            metavar="LOG[=MODEL]",
+            help="Log of requests, or a folder of logs; =MODEL names the model of the plan. Repeatable.",
+        ),
+    ] = None,
+    request: Annotated[
+        Path | None,
+        typer.Option("--request", help="Take every model's log, format and options from this request instead."),
+    ] = None,
+    log_format: Annotated[str, typer.Option("--format", help="Format of --traffic; auto tells it.")] = "auto",
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the reader; repeatable.")
+    ] = None,
+    part: Annotated[
+        str, typer.Option("--part", metavar="FROM:TO", help="Stretch of each log, as shares: 0.5:1 is the second half.")
+    ] = "0:1",
+    hours: Annotated[float, typer.Option(help="Length of each repeat.")] = 1.0,
+    repeat: Annotated[int, typer.Option(help="Independent repeats, from other moments of the log.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
+    stress: Annotated[float, typer.Option(help="Factor on the planning rate.")] = 1.0,
+    edge: Annotated[str, typer.Option(help=f"Edge of the speed band: {', '.join(EDGES)}. Default: the plan's.")] = "",
+    slower: Annotated[float, typer.Option(help="Factor on every step time: 1.2 is a fifth slower.")] = 1.0,
+    lose: Annotated[
+        list[str] | None, typer.Option(metavar="POOL[=N]", help="Replicas that are gone, 1 unless stated; repeatable.")
+    ] = None,
+    least: Annotated[bool, typer.Option(help="Also with one replica fewer in each pool, one pool at a time.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Replay real requests on the replicas of a plan, at the planning rate of its busiest period.
+
+    Exit code 1 where a promise is refuted: its whole interval of confidence lies beyond the limit.
+    """
+    problems = Problems()
+    known = problems.attempt(lambda: plan_at(plan))
+    stretch = problems.attempt(lambda: _stretch(part))
+    if edge and edge not in EDGES:
+        problems.add("--edge", f"'{edge}' is none of {', '.join(EDGES)}")
+    if not (slower > 0 and math.isfinite(slower)):
+        problems.add("--slower", "must be above 0")
+    problems.raise_if_any()
+    assert known is not None
+    assert stretch is not None
+    sources = problems.attempt(lambda: _sources(known, traffic or [], request, log_format, option or []))
+    gone = problems.attempt(lambda: _lost(known, lose or []))
+    engines = problems.attempt(lambda: engines_of(known, load_catalog(), edge, slower))
+    problems.raise_if_any()
+    assert sources is not None
+    assert gone is not None
+    assert engines is not None
+    traces = {}
+    for model, source in sources.items():
+        found = problems.attempt(lambda source=source: read_trace(source), f"model '{model}'")  # type: ignore[misc]
+        if found is not None:
+            traces[model] = found.part(*stretch)
+    for model, trace in traces.items():
+        if not len(trace):
+            problems.add(f"model '{model}'", f"no request lies in {part} of its log", "Take a wider --part")
+    problems.raise_if_any()
+    _replay(known, engines, traces, Ask(3600.0 * hours, repeat, seed, stress, gone), least, as_json)
+
+
+def _replay(
+    plan: FleetPlan, engines: Sequence[PoolEngine], traces: dict[str, Trace], ask: Ask, least: bool, as_json: bool
+) -> None:
+    screen = Console(stderr=True)
+    with screen.status("replaying") as status:
+        result = replay_fleet(plan, engines, traces, ask, status.update)
+        fewer = least_replicas(plan, engines, traces, ask, status.update) if least else ()
+    if as_json:
+        typer.echo(json.dumps(_as_json(plan, result, fewer, least), indent=1))
+    else:
+        _print(plan, result, fewer, least, console())
+    if not result.passed:
+        raise typer.Exit(REFUTED)
+
+
+def _stretch(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(word) for word in text.split(":"))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not 0 <= low < high <= 1:
+        raise InputError(Problem("--part", f"'{text}' is no stretch", "Write FROM:TO, such as 0.5:1"))
+    return low, high
+
+
+def _sources(
+    plan: FleetPlan, traffic: list[str], request: Path | None, log_format: str, option: list[str]
+) -> dict[str, Source]:
+    """Where each model's requests are."""
+    if (request is None) == (not traffic):
+        raise InputError(Problem("--traffic, --request", "one of the two is needed", "Name logs, or a request"))
+    models = facts.models(plan)
+    if request is not None:
+        asked = read_request(request)
+        return {
+            m.name: Source(request.parent / m.traffic.path, m.traffic.format, m.traffic.model, m.traffic.options)
+            for m in asked.model
+            if m.name in models
+        }
+    options, found = parse_pairs("--option", ",".join(option)), dict[str, Source]()
+    for text in traffic:
+        path, model = split(text, plan)
+        if not model and len(models) > 1:
+            fix = f"Write {text}=MODEL, of {', '.join(models)}"
+            raise InputError(Problem(text, "the plan has several models", fix))
+        found[model or models[0]] = Source(path, log_format, "", options)
+    return found
+
+
+def _lost(plan: FleetPlan, texts: list[str]) -> dict[str, int]:
+    names = {pool.name for pool in plan.pools}
+    found: dict[str, int] = {}
+    problems = Problems()
+    for text in texts:
+        name, _, count = (text, "", "1") if text in names else text.rpartition("=")
+        if name not in names:
+            problems.add("--lose", f"'{name or text}' is no pool of the plan", f"One of {', '.join(sorted(names))}")
+        elif not count.isdigit() or int(count) < 1:
+            problems.add("--lose", f"'{count}' is no number of replicas", "Write POOL=N")
+        else:
+            found[name] = int(count)
+    problems.raise_if_any()
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ printed
+
+
+def _print(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: bool, screen: Console) -> None:
+    ask = result.ask
+    rates = ", ".join(f"{printable(name)} {rate:,.1f}/s" for name, rate in result.rates_per_s.items())
+    screen.print(Text(f"{printable(plan.title)} (plan {plan.run_id})", style="bold"))
+    screen.print(Text(f"{ask.repeats} repeats of {ask.horizon_s / 3600:g} h, seed {ask.seed}; {rates}"))
+    screen.print(_table(result.pools))
+    for pool in result.pools:
+        for note in pool.notes:
+            screen.print(Text(f"Note: {printable(pool.pool.name)}: {note}"))
+    left_out = [name for name in facts.models(plan) if name not in result.rates_per_s]
+    if left_out:
+        screen.print(Text(f"Not replayed, no log is given: {', '.join(map(printable, left_out))}"))
+    refuted = [f"{p.pool} {p.constraint}" for pool in result.pools for p in pool.promises if not p.passed]
+    screen.print(Text(f"refuted: {', '.join(refuted)}" if refuted else "every promise stands", style="bold"))
+    if least:
+        screen.print()
+        screen.print(Text("With one replica fewer:", style="bold"))
+        for pool in fewer:
+            screen.print(Text(f"  {printable(pool.pool.name)}, {pool.replicas}: {_broken(pool)}"))
+        if not fewer:
+            screen.print(Text("  no pool has more than one"))
+
+
+def _broken(pool: PoolReplay) -> str:
+    broken = [f"{p.constraint} {_figure(p.observed.value, p.unit)}" for p in pool.promises if not p.passed]
+    return f"breaks {', '.join(broken)}" if broken else "every promise stands: rounding up or a spare keeps it"
+
+
+def _table(pools: Sequence[PoolReplay]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("pool", "limit", "planned", "observed", "95 % interval", "allowed", ""):
+        right = name in ("planned", "observed", "95 % interval", "allowed")
+        table.add_column(name, justify="right" if right else "left")
+    for pool in pools:
+        for row in pool.promises:
+            table.add_row(
+                Text(printable(f"{row.pool} x{pool.replicas}")), row.constraint, _figure(row.planned, row.unit),
+                _figure(row.observed.value, row.unit), _interval(row), _figure(row.limit, row.unit),
+                "ok" if row.passed else "REFUTED",
+            )  # fmt: skip
+    return table
+
+
+def _figure(value: float, unit: str) -> str:
+    if not math.isfinite(value):
+        return "none"
+    return f"{value:,.1f} ms" if unit == "ms" else f"{value:.4%}"
+
+
+def _interval(row: Promise) -> str:
+    if not math.isfinite(row.observed.low):
+        return "one repeat"
+    return f"{_figure(max(row.observed.low, 0.0), row.unit)} to {_figure(row.observed.high, row.unit)}"
+
+
+def _as_json(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "plan": plan.run_id,
+        "passed": result.passed,
+        "seed": result.ask.seed,
+        "hours": result.ask.horizon_s / 3600,
+        "stress": result.ask.stress,
+        "rates_per_s": dict(result.rates_per_s),
+        "pools": [_pool_json(pool) for pool in result.pools],
+    }
+    if least:
+        found["one_replica_fewer"] = [_pool_json(pool) for pool in fewer]
+    return found
+
+
+def _pool_json(pool: PoolReplay) -> dict[str, Any]:
+    return {
+        "pool": pool.pool.name,
+        "replicas": pool.replicas,
+        "passed": pool.passed,
+        "promises": [
+            {
+                "constraint": p.constraint, "unit": p.unit, "planned": _known(p.planned), "limit": _known(p.limit),
+                "observed": _known(p.observed.value), "interval": _pair(p.observed), "passed": p.passed,
+            }
+            for p in pool.promises
+        ],
+        "repeats": [{key: _known(value) for key, value in asdict(each).items()} for each in pool.repeats],
+    }  # fmt: skip
+
+
+def _pair(observed: Observed) -> list[float] | None:
+    return [observed.low, observed.high] if math.isfinite(observed.low) else None
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Replay: whether a plan holds when real requests arrive."""

@@ -1,0 +1,170 @@
+"""A fleet: every model's requests through the routing table to its pools, several times over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.actuals.route import Turns, routing_of
+from planner.errors import InputError, Problem
+from planner.plan import FleetPlan, Pool
+from planner.replay.engines import PoolEngine
+from planner.replay.pool import replay_pool
+from planner.replay.promises import Promise, Seen, promises, seen
+from planner.replay.trace import Trace, at_rate
+from planner.replay.types import IntArray, Requests
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How a fleet is replayed.
+
+    Attributes
+    ----------
+    horizon_s
+        Length of each repeat, s.
+    repeats
+        Independent repeats, each from other moments of the log.
+    seed
+        Of the moments.
+    stress
+        Factor on every model's planning rate.
+    fewer
+        Replicas fewer than planned, by pool.
+    """
+
+    horizon_s: float = 3600.0
+    repeats: int = 5
+    seed: int = 0
+    stress: float = 1.0
+    fewer: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PoolReplay:
+    """One pool over all repeats."""
+
+    pool: Pool
+    replicas: int
+    repeats: tuple[Seen, ...]
+    promises: tuple[Promise, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether no promise is refuted."""
+        return all(promise.passed for promise in self.promises)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A fleet."""
+
+    pools: tuple[PoolReplay, ...]
+    rates_per_s: Mapping[str, float]
+    """Arrivals of each model."""
+    ask: Ask
+
+    @property
+    def passed(self) -> bool:
+        """Whether every pool's promises stand."""
+        return all(pool.passed for pool in self.pools)
+
+
+def planning_rate_per_s(plan: FleetPlan, model: str) -> float:
+    """Arrivals of a model in its busiest period, before any refusal: stated rate x growth x peak."""
+    pool = next(pool for pool in plan.pools if pool.model == model)
+    return pool.stated_rate_per_s * pool.growth * pool.peak_factor
+
+
+def replay_fleet(
+    plan: FleetPlan,
+    engines: Sequence[PoolEngine],
+    traces: Mapping[str, Trace],
+    ask: Ask,
+    progress: Progress = lambda text: None,
+) -> Replay:
+    """Replay models of a plan at the planning rate of their busiest period.
+
+    Models without a trace are left out.
+
+    Raises
+    ------
+    InputError
+        If a pool is left without a replica.
+    """
+    _check(engines, ask)
+    rates = {model: ask.stress * planning_rate_per_s(plan, model) for model in traces}
+    found: dict[str, list[Seen]] = {each.pool.name: [] for each in engines}
+    for number in range(ask.repeats):
+        for place, (model, trace) in enumerate(sorted(traces.items())):
+            progress(f"repeat {number + 1} of {ask.repeats}: {model}")
+            requests = at_rate(trace, rates[model], ask.horizon_s, hash_seed(ask.seed, number, place))
+            routing = routing_of(plan, model)
+            pools = Turns(routing).pools(requests.prompt_tokens, np.zeros(len(requests), dtype=np.int64))
+            for index, name in enumerate(routing.pools):
+                each = next(e for e in engines if e.pool.name == name)
+                outcome = replay_pool(_of(requests, pools == index), each.engine, _replicas(each, ask), ask.horizon_s)
+                found[name].append(seen(each.pool, outcome))
+    made = tuple(
+        PoolReplay(e.pool, _replicas(e, ask), tuple(found[e.pool.name]), promises(e.pool, found[e.pool.name]), e.notes)
+        for e in engines
+        if found[e.pool.name]
+    )
+    return Replay(made, rates, ask)
+
+
+def least_replicas(
+    plan: FleetPlan,
+    engines: Sequence[PoolEngine],
+    traces: Mapping[str, Trace],
+    ask: Ask,
+    progress: Progress = lambda text: None,
+) -> tuple[PoolReplay, ...]:
+    """Every pool with one replica fewer than planned, where it has more than one: it should break a promise.
+
+    Pools of one model are replayed together, since requests are routed over both; those of other models stay as they
+    are and are not replayed again.
+    """
+    found = []
+    for each in engines:
+        if each.pool.model not in traces or _replicas(each, ask) < 2:
+            continue
+        fewer = Ask(ask.horizon_s, ask.repeats, ask.seed, ask.stress, {**ask.fewer, each.pool.name: 1})
+        own = {each.pool.model: traces[each.pool.model]}
+        result = replay_fleet(plan, engines, own, fewer, progress)
+        found.append(next(pool for pool in result.pools if pool.pool.name == each.pool.name))
+    return tuple(found)
+
+
+def hash_seed(seed: int, repeat: int, place: int) -> int:
+    """One seed for each repeat and model."""
+    return int(np.random.SeedSequence([seed, repeat, place]).generate_state(1)[0])
+
+
+def _of(requests: Requests, chosen: np.ndarray) -> Requests:
+    rows: IntArray = np.flatnonzero(chosen).astype(np.int64)
+    return requests.at(rows)
+
+
+def _replicas(each: PoolEngine, ask: Ask) -> int:
+    most = max((period.replicas for period in each.pool.periods), default=each.pool.replicas)
+    return most - ask.fewer.get(each.pool.name, 0)
+
+
+def _check(engines: Sequence[PoolEngine], ask: Ask) -> None:
+    problems = [
+        Problem(each.pool.name, "no replica is left", "Lose fewer") for each in engines if _replicas(each, ask) < 1
+    ]
+    if ask.repeats < 1:
+        problems.append(Problem("--repeat", "must be at least 1"))
+    if ask.horizon_s <= 0 or not np.isfinite(ask.horizon_s):
+        problems.append(Problem("--hours", "must be above 0"))
+    if ask.stress <= 0 or not np.isfinite(ask.stress):
+        problems.append(Problem("--stress", "must be above 0"))
+    if problems:
+        raise InputError(problems)

@@ -1,0 +1,130 @@
+"""Promises of a plan against what a replay saw, on the example plan and its own logs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.errors import InputError
+from planner.plan_file import plan_at
+from planner.replay.engines import engines_of
+from planner.replay.fleet import Ask, least_replicas, planning_rate_per_s, replay_fleet
+from planner.replay.pool import replay_pool
+from planner.replay.promises import observed
+from planner.replay.trace import Source, at_rate, read_trace
+
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "catalogs" / "example" / "traffic"
+MODEL = "chat-large"
+SHORT = Ask(horizon_s=1800.0, repeats=5)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_at(ROOT / "reports" / "example")
+
+
+@pytest.fixture(scope="module")
+def engines(plan):
+    return engines_of(plan, load_catalog())
+
+
+@pytest.fixture(scope="module")
+def traces():
+    return {MODEL: read_trace(Source(LOGS / "AzureLLMInferenceTrace_conv.csv", "azure")).part(0.5, 1.0)}
+
+
+def test_engines_are_those_that_the_plan_sized(plan, engines):
+    assert [each.pool.name for each in engines] == [pool.name for pool in plan.pools]
+    assert all(each.notes == () for each in engines)
+
+
+def test_a_planned_pool_keeps_its_promises(plan, engines, traces):
+    found = replay_fleet(plan, engines, traces, SHORT)
+    assert [pool.pool.model for pool in found.pools] == [MODEL]
+    assert found.passed
+    assert {row.constraint for row in found.pools[0].promises} >= {"token pool", "tail budget", "TPOT target"}
+    assert found.rates_per_s[MODEL] == pytest.approx(planning_rate_per_s(plan, MODEL))
+    assert all(each.unfinished < 0.02 * each.requests for each in found.pools[0].repeats)
+
+
+def test_one_replica_fewer_breaks_one(plan, engines, traces):
+    (fewer,) = least_replicas(plan, engines, traces, SHORT)
+    assert fewer.replicas == found_replicas(plan) - 1
+    assert not fewer.passed
+
+
+def found_replicas(plan) -> int:
+    pool = next(pool for pool in plan.pools if pool.model == MODEL)
+    return max(period.replicas for period in pool.periods)
+
+
+def test_more_load_and_slower_steps_are_never_better(plan, engines, traces):
+    plain = replay_fleet(plan, engines, traces, SHORT).pools[0].repeats[0]
+    stressed = replay_fleet(plan, engines, traces, Ask(600.0, 1, stress=1.2)).pools[0].repeats[0]
+    slow = replay_fleet(plan, engines_of(plan, load_catalog(), slower=1.2), traces, Ask(600.0, 1)).pools[0].repeats[0]
+    assert stressed.tpot_ms > plain.tpot_ms
+    assert slow.tpot_ms > plain.tpot_ms
+    assert slow.ttft_ms > plain.ttft_ms
+
+
+def test_no_replica_is_left(plan, engines, traces):
+    pool = next(pool for pool in plan.pools if pool.model == MODEL)
+    with pytest.raises(InputError, match="no replica is left"):
+        replay_fleet(plan, engines, traces, Ask(fewer={pool.name: 99}))
+
+
+def test_replicas_share_the_requests_in_turn(plan, engines, traces):
+    each = next(e for e in engines if e.pool.model == MODEL)
+    requests = at_rate(traces[MODEL], 5.0, 300.0, 0)
+    found = replay_pool(requests, each.engine, 3, 300.0)
+    assert np.bincount(found.replica).tolist() == [(len(requests) + 2 - i) // 3 for i in range(3)]
+    assert len(found.fate) == len(requests)
+
+
+def test_student_by_hand():
+    """1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.3027, half = 4.3027 / sqrt(3)."""
+    found = observed([1.0, 2.0, 3.0])
+    assert found.value == 2.0
+    assert found.high - found.value == pytest.approx(4.302652729911275 / math.sqrt(3))
+    assert math.isnan(observed([5.0]).low)
+
+
+def test_the_command(planner_run):
+    arguments = ("replay", str(ROOT / "reports" / "example"), "--traffic",
+                 f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}", "--hours", "0.1", "--repeat", "2")  # fmt: skip
+    code, out, err = planner_run(*arguments)
+    assert (code, err) == (0, "")
+    assert "every promise stands" in out
+    assert "Not replayed" in out
+    code, first, _ = planner_run(*arguments, "--json")
+    _, second, _ = planner_run(*arguments, "--json")
+    assert first == second
+    told = json.loads(first)
+    assert told["passed"] is True
+    assert {"constraint", "planned", "observed", "interval", "limit", "passed", "unit"} == set(
+        told["pools"][0]["promises"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "one of the two is needed"),
+        (("--traffic", "x.csv=nobody"), "the plan has no model"),
+        (("--part", "1:0"), "is no stretch"),
+        (("--edge", "left"), "is none of"),
+        (("--slower", "0"), "must be above 0"),
+        (("--lose", "nobody"), "is no pool"),
+        (("--traffic", f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}", "--repeat", "0"), "at least 1"),
+    ],
+)
+def test_what_cannot_be_replayed(planner_run, arguments, words):
+    code, out, err = planner_run("replay", str(ROOT / "reports" / "example"), *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
