@@ -12,6 +12,7 @@ from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
 from planner.errors import Problems
+from planner.futures.last_quarter import last_quarter_of, with_actual_rates
 from planner.memory.calibration import NOT_CALIBRATED, Calibration, read_calibration
 from planner.memory.types import WeightDtype
 from planner.optimise.needs.configurations import DEFAULT_DEGREES
@@ -24,6 +25,7 @@ from planner.speed.chain import SILICON, SpeedSources, load_sources
 from planner.speed.load_tests.points_file import read_points
 from planner.speed.measured import NOTHING_MEASURED, MeasuredSet
 from planner.speed.silicon import silicon_source
+from planner.study import LastQuarter
 from planner.traffic.demand import DemandRates, demand_of
 from planner.traffic.source import load_traffic
 from planner.traffic.types import Traffic
@@ -57,6 +59,8 @@ class Inputs:
     calibration: Calibration = NOT_CALIBRATED
     measured: MeasuredSet = NOTHING_MEASURED
     movement: Movement | None = None
+    last: LastQuarter | None = None
+    """Last quarter's plan, where the request names one."""
 
     @property
     def serving(self) -> Serving:
@@ -82,8 +86,8 @@ def read_inputs(path: Path, catalog: Catalog, today: dt.date) -> Inputs:
     InputError
         Listing everything that cannot be used.
     """
-    request = read_request(path)
     problems = Problems()
+    request, last = _with_last_quarter(read_request(path), path, problems)
     facts = problems.attempt(lambda: catalog.engine(request.engine.name, request.engine.version))
     if request.quarter.end <= today:
         problems.add(str(path), "the horizon is already over", "Move start and end", field="quarter.end")
@@ -100,7 +104,16 @@ def read_inputs(path: Path, catalog: Catalog, today: dt.date) -> Inputs:
     assert models is not None
     assert calibration is not None
     assert measured is not None
-    return Inputs(request, path, today, catalog, facts, offers, models, calibration, measured, movement)
+    return Inputs(request, path, today, catalog, facts, offers, models, calibration, measured, movement, last)
+
+
+def _with_last_quarter(request: PlanRequest, path: Path, problems: Problems) -> tuple[PlanRequest, LastQuarter | None]:
+    """The request with the rates that last quarter's actuals tell, and last quarter."""
+    before = len(problems.found)
+    last = problems.attempt(lambda: last_quarter_of(request, path))
+    if len(problems.found) > before:
+        return request, None
+    return problems.attempt(lambda: with_actual_rates(request, last, str(path))) or request, last
 
 
 def calibration_of(request: PlanRequest, request_path: Path) -> Calibration:

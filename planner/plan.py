@@ -347,6 +347,46 @@ class Pool(Frozen):
         return self.served_input_mtok + self.served_output_mtok
 
 
+class ListPrice(Frozen):
+    """What the provider prints for the same instance on demand, without any commitment."""
+
+    usd_per_h: float
+    """Of one instance."""
+    as_of: dt.date
+    source_url: str
+
+
+class Contract(Frozen):
+    """How long a lot's instances are held, and how they are paid."""
+
+    instances: int
+    """That are held: reserved ones, those of a contract that stands, those that are owned."""
+    hours: float
+    """Of the horizon in which each is held."""
+    start: dt.date | None = None
+    """``None``: before the horizon, on a day that the request does not state."""
+    end: dt.date | None = None
+    """First day on which it is not held any more; ``None``: not stated."""
+    paid_at_start: bool = False
+    """Whether the whole term is paid on its first day."""
+
+
+class Owning(Frozen):
+    """What one bought instance costs: the parts of its hourly price."""
+
+    capex_usd: float
+    """Paid for it, installed."""
+    life_years: float
+    residual_share: float
+    """Of the price that is left at the end of its life."""
+    capital_usd_per_h: float
+    """Depreciation and the return on what is not yet depreciated, in every hour of its life."""
+    maintenance_usd_per_h: float
+    hosting_usd_per_h: float
+    energy_usd_per_h: float
+    """Only in the hours in which it runs."""
+
+
 class Purchase(Frozen):
     """Instances of one lot: an offer on one contract, or hardware that is owned or bought.
 
@@ -397,6 +437,13 @@ class Purchase(Frozen):
     """``list``, or what else the price is (marketplace, gpu_only, estimate)."""
     source_url: str
     notes: str = ""
+    memory_gb: float | None = None
+    """Nameplate of one GPU; ``None``: not known to the plan, as for the next four."""
+    tdp_w: float | None = None
+    """Of one GPU."""
+    list_price: ListPrice | None = None
+    contract: Contract | None = None
+    owning: Owning | None = None
 
 
 class QuotaUse(Frozen):

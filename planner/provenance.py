@@ -18,6 +18,7 @@ from planner.optimise.supply.offers import AllowedOffers
 from planner.optimise.types import Decision, Lot, LotKind, ProgramData, Workload
 from planner.origin import Origin
 from planner.plan import InputFile
+from planner.plan_file import plan_file
 from planner.report.launch import QUANTISED_ON_LOADING
 from planner.request import PlanRequest
 from planner.speed.measured import MeasuredSet
@@ -45,6 +46,7 @@ def input_files(
     if request.movement is not None:
         path = request_path.parent / request.movement.last_plan
         files.append(InputFile(role="last plan", path=request.movement.last_plan, sha256=_sha256(path)))
+    files += _last_quarter(request, request_path.parent)
     if request.engine.calibration:
         path = request_path.parent / request.engine.calibration
         files.append(InputFile(role="calibration", path=request.engine.calibration, sha256=_sha256(path)))
@@ -74,12 +76,21 @@ def _named_logs(request: PlanRequest, folder: Path) -> Iterable[InputFile]:
             yield InputFile(role=role, path=path, sha256=digest([file for file in files if file.is_file()]))
 
 
+def _last_quarter(request: PlanRequest, folder: Path) -> Iterable[InputFile]:
+    """Last quarter's plan and what came of it."""
+    asked = request.last_quarter
+    if asked is None:
+        return
+    yield InputFile(role="last quarter's plan", path=asked.plan, sha256=_sha256(plan_file(folder / asked.plan)))
+    if asked.actuals:
+        yield InputFile(role="last quarter's actuals", path=asked.actuals, sha256=_sha256(folder / asked.actuals))
+
+
 def started_from(last_plan: Path | None) -> tuple[InputFile, ...]:
     """The plan that a solve began from, as an input; among fleets within the gap it may decide."""
     if last_plan is None:
         return ()
-    file = last_plan / "plan.json" if last_plan.is_dir() else last_plan
-    return (InputFile(role="start of the solve", path=str(last_plan), sha256=_sha256(file)),)
+    return (InputFile(role="start of the solve", path=str(last_plan), sha256=_sha256(plan_file(last_plan))),)
 
 
 def run_id(inputs: Sequence[InputFile], settings: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from planner.catalog.offer import PriceKind, Term
 from planner.errors import InputError, Problem
 from planner.memory.types import KvDtype, WeightDtype
 from planner.request_study import BASE, CurrencyRequest, LastQuarterRequest, ScenarioRequest, SensitivityRequest
-from planner.strict import Strict
+from planner.strict import Name, Strict
 
 MAX_HORIZON_DAYS = 1830
 
@@ -114,7 +114,7 @@ class Routing(Strict):
 class Owned(Strict):
     """Hardware that is there already: only what running it costs is decided."""
 
-    name: str = Field(min_length=1)
+    name: Name
     gpu: str
     gpus_per_instance: int = Field(ge=1, le=1024)
     instances: int = Field(ge=0, le=10**7)
@@ -132,7 +132,7 @@ class Owned(Strict):
 class Buying(Strict):
     """Hardware that may be bought: every figure is its buyer's."""
 
-    name: str = Field(min_length=1)
+    name: Name
     gpu: str
     gpus_per_instance: int = Field(ge=1, le=1024)
     max_instances: int = Field(ge=0, le=10**7)
@@ -245,7 +245,7 @@ class OfferChoice(Strict):
 class Quota(Strict):
     """At most ``max_gpus`` GPUs over the offers that match; an empty field matches everything."""
 
-    name: str
+    name: Name
     provider: str = ""
     region: str = ""
     gpu: str = ""
@@ -290,6 +290,8 @@ class TrafficSource(Strict):
     """Model name inside the log, when it holds several."""
     rate_per_s: float | None = Field(default=None, gt=0, le=1e6)
     """Mean arrivals per second over the horizon: the volume that is served and paid for. Without it, the log's own."""
+    rate_from_actuals: bool = False
+    """Take the mean rate from the actuals of ``[last_quarter]``: what came there over the hours of its logs."""
     peak_factor: float = Field(default=1.0, ge=1, le=100)
     """Planning rate over mean rate: the busy hours that the fleet must hold."""
     peak_quantile: float | None = Field(default=None, ge=0, le=1)
@@ -315,6 +317,8 @@ class TrafficSource(Strict):
 
     @model_validator(mode="after")
     def _one_peak(self) -> TrafficSource:
+        if self.rate_from_actuals and self.rate_per_s is not None:
+            raise ValueError("rate_per_s and rate_from_actuals both say what the rate is: keep one")
         if self.peak_quantile is not None and self.peak_factor != 1.0:
             raise ValueError("peak_factor and peak_quantile both say what the peak is: keep one")
         per_quarter = self.growth_per_quarter
@@ -370,7 +374,7 @@ class ApprovedDtypes(Strict):
 class TenantRequest(Strict):
     """A part of a model's traffic that a router can tell by its key, client or class."""
 
-    name: str = Field(min_length=1)
+    name: Name
     traffic: TenantTraffic
     targets: Targets | None = None
     """Its own latency targets; ``None``: the model's."""
@@ -380,7 +384,7 @@ class TenantRequest(Strict):
 class ModelRequest(Strict):
     """One model to serve."""
 
-    name: str = Field(min_length=1)
+    name: Name
     weights: str
     """Catalogue id, or a path to a config.json relative to the request."""
     cost_centre: str = ""

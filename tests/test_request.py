@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from planner.errors import InputError
-from planner.request import _known_keys, read_request
+from planner.request import Quota, _known_keys, read_request
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = (ROOT / "catalogs" / "example" / "quarter.toml").read_text()
@@ -87,3 +88,14 @@ def test_all_mistakes_at_once(tmp_path):
 def test_byte_order_mark_is_accepted(tmp_path):
     (tmp_path / "q.toml").write_bytes(b"\xef\xbb\xbf" + EXAMPLE.encode())
     assert read_request(tmp_path / "q.toml").quarter.owner == "platform team"
+
+
+@pytest.mark.parametrize("name", ["", " a", "a*", "b?", "~", "=1+1", ">5", "1e5", "12", "5%", "(none)", "a\tb"])
+def test_names_that_a_spreadsheet_would_not_find(name):
+    with pytest.raises(ValidationError):
+        Quota(name=name, max_gpus=1)
+
+
+@pytest.mark.parametrize("name", ["Q1", "A1", "[x]", "x'y", "chat-large", "客服", "3rd party", "x" * 300])
+def test_names_of_any_kind(name):
+    assert Quota(name=name, max_gpus=1).name == name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner import __version__, units
 from planner.assemble.context import Context, Reasons
+from planner.assemble.contracts import described
 from planner.assemble.limits import limits_of
 from planner.assemble.money import pool_costs, supply_usd, totals_of
 from planner.assemble.pools import pool_of
@@ -38,7 +39,7 @@ def assemble(context: Context, decision: Decision, reasons: Reasons) -> FleetPla
     _check(data, decision)
     periods = periods_of(context)
     found = standings(decision, data.models)
-    purchases = purchases_of(data, decision, found)
+    purchases = described(purchases_of(data, decision, found), context.request, context.catalog)
     hours = [period.hours for period in data.periods]
     gpu_hours = [{supply: pool.gpu_hours(supply, hours) for supply in pool.on} for pool in found]
     usd = pool_costs(gpu_hours, supply_usd(purchases))

@@ -22,7 +22,7 @@ def pool_of(
     standing: Standing,
     usd: float,
     purchases: Sequence[Purchase],
-    runners_up: Mapping[str, RunnerUp | None],
+    runners_up: Mapping[str, RunnerUp | None] | None,
 ) -> Pool:
     """A pool with every figure of its busiest period, recomputed at the replicas that run.
 
@@ -88,7 +88,7 @@ def pool_of(
         served_output_mtok=served.output / units.TOKENS_PER_MTOK,
         capacity_mtok=capacity_tokens(need, replicas, context.data.periods) / units.TOKENS_PER_MTOK,
         launch_command=launch_command(sizing, _nodes(context, standing)),
-        runner_up=runners_up.get(standing.model),
+        runner_up=None if runners_up is None else runners_up.get(standing.model),
         why=why(standing, binding, runners_up),
     )
 
@@ -166,7 +166,7 @@ def _offers(standing: Standing, purchases: Sequence[Purchase]) -> tuple[str, ...
     return tuple(p.offer_id for p in sorted(lots, key=lambda p: (-p.instance_hours * p.gpus_per_instance, p.offer_id)))
 
 
-def why(standing: Standing, binding: str, runners_up: Mapping[str, RunnerUp | None]) -> str:
+def why(standing: Standing, binding: str, runners_up: Mapping[str, RunnerUp | None] | None) -> str:
     """The choice in a sentence: what runs, what one replica fewer would break, and the next best GPU type."""
     need, busiest = standing.part.need, standing.part.need.busiest
     count, spare = need.replicas[busiest], standing.part.running[busiest] - need.replicas[busiest]
@@ -175,6 +175,8 @@ def why(standing: Standing, binding: str, runners_up: Mapping[str, RunnerUp | No
     if spare:
         text += f" (and {spare} more for spares and scaling)"
     text += ", and there must be one" if count == 1 else f"; one fewer breaks: {binding}"
+    if runners_up is None:
+        return text + "; the next best was not looked for"
     if standing.model not in runners_up:
         return text + "; the next best was not found within the time limit"
     runner = runners_up[standing.model]

@@ -20,7 +20,10 @@ MANY = 10
 """From so many further places on, a problem names the first and the last."""
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
-NAMES = "plan explain pareto baselines solve-table size check-log ingest load speed catalog fit traffic"
+NAMES = (
+    "plan replay explain compare actuals pareto baselines solve-table "
+    "size check-log ingest load speed catalog fit traffic"
+)
 COMMANDS = {name: f"planner.cli.{name.replace('-', '_')}" for name in NAMES.split()}
 
 app = typer.Typer(

@@ -7,6 +7,7 @@ import datetime as dt
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +17,14 @@ from rich.console import Console
 from planner.catalog.load import load_catalog
 from planner.cli.files import is_stream
 from planner.cli.live import plainly, watching
+from planner.cli.plan_files import FILES, FORMATS, files_of, formats_of, write_outputs
 from planner.errors import InputError, Problem
-from planner.pipeline import plan_quarter
-from planner.plan import FleetPlan, plan_to_json
-from planner.report.routing import routing_csv, routing_json
-from planner.report.schedule import schedule_csv
+from planner.futures.study import study_quarter
+from planner.plan import plan_to_json
 from planner.report.summary import render_summary
-from planner.report.workbook import write_workbook
 from planner.solve_options import SolveOptions
 
 PIPE_COLUMNS = 110
-FILES = ("plan.xlsx", "plan.json", "routing.csv", "routing.json", "schedule.csv")
 OVERRIDES = "Default: the request's."
 
 
@@ -76,9 +74,19 @@ def plan(
         ),
     ] = None,
     lp: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the last integer program in LP form.")] = None,
+    formats: Annotated[
+        str, typer.Option("--format", metavar="LIST", help="Which files to write: some of xlsx, html, json, csv.")
+    ] = ",".join(FORMATS),
+    base_only: Annotated[
+        bool, typer.Option("--base-only", help="Plan the request as it stands; leave its other futures out.")
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share the other futures out. Default: the threads of the solver."),
+    ] = None,
 ) -> None:
-    """Plan the fleet for a quarter: the workbook for finance, the plan as JSON, and a summary."""
-    created_at = _time_stamp(now)
+    """Plan the fleet for a quarter and its other futures: the workbook for finance, a page, JSON, and a summary."""
+    created_at, wanted = _time_stamp(now), formats_of(formats)
     folder = output if output is not None else default_folder(request)
     given = {"name": solver, "gap": gap, "time_limit_s": time_limit, "threads": threads, "seed": seed}
     screen = Console(stderr=True)
@@ -89,24 +97,30 @@ def plan(
             lp_file=writable(lp, "--lp"),
             watch=watching(status.update, screen.is_terminal),
         )
-        prepared = prepare(folder)
+        prepared = prepare(folder, files_of(wanted))
         try:
-            result = plan_quarter(
-                request, load_catalog(), created_at=created_at, progress=plainly(status.update), options=options
+            result = study_quarter(
+                request,
+                load_catalog(),
+                created_at=created_at,
+                progress=plainly(status.update),
+                options=options,
+                processes=processes,
+                base_only=base_only,
             )
         except BaseException:
             with contextlib.suppress(OSError):
                 for made in prepared:
                     made.rmdir()
             raise
-        status.update("writing the workbook")
-        write_outputs(result, folder)
+        status.update("writing the files")
+        write_outputs(result, folder, wanted)
     if json:
-        typer.echo(plan_to_json(result), nl=False)
+        typer.echo(plan_to_json(result.plan), nl=False)
         return
     own_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     render_summary(result, Console(width=None if own_width else PIPE_COLUMNS))
-    files = [*(str(folder / name) for name in FILES), *([str(lp)] if lp else [])]
+    files = [*(str(folder / name) for name in files_of(wanted)), *([str(lp)] if lp else [])]
     typer.echo(f"\nwritten: {', '.join(files)}")
 
 
@@ -116,7 +130,7 @@ def default_folder(request: Path) -> Path:
     return Path("reports") / (parent if request.stem == "quarter" else f"{parent}-{request.stem}")
 
 
-def prepare(folder: Path) -> list[Path]:
+def prepare(folder: Path, files: Sequence[str] = FILES) -> list[Path]:
     """Make the folder and see that its files can be written, before any work is done.
 
     Returns
@@ -137,7 +151,7 @@ def prepare(folder: Path) -> list[Path]:
             pass
     except OSError as error:
         raise InputError(Problem(str(folder), f"cannot be written: {error.strerror}", fix)) from None
-    taken = [folder / name for name in FILES if (folder / name).is_dir()]
+    taken = [folder / name for name in files if (folder / name).is_dir()]
     if taken:
         raise InputError([Problem(str(path), "is a folder", fix) for path in taken])
     return missing
@@ -163,22 +177,6 @@ def writable(path: Path | None, option: str) -> Path | None:
     if why:
         raise InputError(Problem(option, f"'{path}' cannot be written: {why}", "Choose another file"))
     return path
-
-
-def write_outputs(result: FleetPlan, folder: Path) -> None:
-    """Write the workbook, the plan, the routing table and the timetable; each appears complete or not at all."""
-    texts = {
-        "plan.json": plan_to_json(result),
-        "routing.csv": routing_csv(result.routes),
-        "routing.json": routing_json(result.routes),
-        "schedule.csv": schedule_csv(result),
-    }
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".plan-") as temporary:
-        write_workbook(result, Path(temporary) / "plan.xlsx")
-        for name, text in texts.items():
-            (Path(temporary) / name).write_text(text, encoding="utf-8")
-        for name in FILES:
-            os.replace(Path(temporary) / name, folder / name)
 
 
 def _time_stamp(text: str | None) -> dt.datetime:

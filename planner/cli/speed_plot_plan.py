@@ -155,7 +155,8 @@ def pool_curve(pool: Pool, catalog: Catalog, sources: SpeedSources) -> SpeedCurv
     lengths = (pool.mean_prompt_tokens, max(2.0, pool.mean_output_tokens))
     sources = replace(sources, version=pool.engine_version)
     curve = curve_of(Replica(shape, gpu, sizing, label_of(sizing)), sources, span, lengths, planned)
-    if not curve.source.endswith(pool.speed.tpot_ms.source):
+    # A curve names its provider before a colon, a plan's source as its first word.
+    if not curve.source.endswith(pool.speed.tpot_ms.source.removeprefix(f"{pool.speed.provider} ")):
         note = f"the plan's speeds come from another source: {pool.speed.tpot_ms.source}"
         curve = replace(curve, planned=replace(planned, note=f"{planned.note}; {note}"))
     return curve

@@ -5,31 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from planner.plan import FleetPlan, Measure, Pool
 from planner.report import facts
+from planner.report.printed import NAME_CHARACTERS, clean, printed_table
+from planner.report.study_summary import study_notes, study_tables
 from planner.report.text import one_line
+from planner.study import Study
 
-_NAME_CHARACTERS = 24
 _OFFER_CHARACTERS = 39
 _DESCRIPTION_CHARACTERS = 120
 _TEXT_CHARACTERS = 400
 
 
-def render_summary(plan: FleetPlan, console: Console) -> None:
-    """Print the headline, a row for each pool, the purchases, the limits and the warnings.
+def render_summary(report: Study | FleetPlan, console: Console) -> None:
+    """Print the headline, a row for each pool, the purchases, other futures, the limits and the warnings.
 
     Parameters
     ----------
-    plan
-        The plan.
+    report
+        The study, or a plan alone.
     console
         Where to print; 80 columns are enough, colour is not needed. Texts wrap between words, names are cut.
     """
-    console.print(f"[bold]{_clean(plan.title, 50)}[/bold], {plan.horizon_start} to {plan.horizon_end} (end exclusive)")
+    study = report if isinstance(report, Study) else Study(plan=report)
+    plan = study.plan
+    console.print(f"[bold]{clean(plan.title, 50)}[/bold], {plan.horizon_start} to {plan.horizon_end} (end exclusive)")
     console.print(_headline(plan))
     for table in (
         _deployment_table(plan),
@@ -38,19 +41,15 @@ def render_summary(plan: FleetPlan, console: Console) -> None:
         _time_table(plan),
         _runner_up_table(plan),
         _purchase_table(plan),
+        *study_tables(study),
     ):
         console.print()
         console.print(Text(str(table.title), style="bold"))
         table.title = None
         console.print(table)
     console.print()
-    for note in (*_limits(plan), *_warnings(plan)):
+    for note in (*study_notes(study), *_limits(plan), *_warnings(plan)):
         console.print(note)
-
-
-def _clean(text: str, limit: int = _NAME_CHARACTERS) -> str:
-    """Text from outside on one line, with no control characters and no markup."""
-    return escape(one_line(text, limit))
 
 
 def _headline(plan: FleetPlan) -> Table:
@@ -91,17 +90,8 @@ def _headlines(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     )
 
 
-def _table(title: str, *headers: str, left: int) -> Table:
-    """A table whose first ``left`` columns are text and whose others are numbers; only numbers and names never wrap."""
-    table = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for n, header in enumerate(headers):
-        name_or_number = n == 0 or n >= left
-        table.add_column(header, justify="left" if n < left else "right", no_wrap=name_or_number)
-    return table
-
-
 def _deployment_table(plan: FleetPlan) -> Table:
-    table = _table(
+    table = printed_table(
         "What to run (weight dtype / KV dtype; a supply's cost shared out by GPU-hours)",
         "pool",
         "replicas",
@@ -113,8 +103,8 @@ def _deployment_table(plan: FleetPlan) -> Table:
         count = facts.replicas_in_words(pool)
         chosen = f"{count} x {pool.gpu} tp{pool.tp} {pool.weight_dtype}/{pool.kv_dtype} at {facts.places(plan, pool)}"
         table.add_row(
-            _clean(pool.name),
-            _clean(chosen, _DESCRIPTION_CHARACTERS),
+            clean(pool.name),
+            clean(chosen, _DESCRIPTION_CHARACTERS),
             f"{pool.max_model_len:,}",
             f"{pool.usd:,.0f}",
         )
@@ -122,24 +112,24 @@ def _deployment_table(plan: FleetPlan) -> Table:
 
 
 def _routing_table(plan: FleetPlan) -> Table:
-    table = _table("Which pool serves a request", "model", "tenant", "prompt tokens", "share", "pool", left=3)
+    table = printed_table("Which pool serves a request", "model", "tenant", "prompt tokens", "share", "pool", left=3)
     for route in plan.routes:
         table.add_row(
-            _clean(route.model),
-            _clean(route.tenant or "all"),
+            clean(route.model),
+            clean(route.tenant or "all"),
             facts.band(route.prompt_lo_tokens, route.prompt_hi_tokens),
             f"{route.share:.0%}",
-            _clean(route.pool),
+            clean(route.pool),
         )
     return table
 
 
 def _load_table(plan: FleetPlan) -> Table:
     headers = ("live tokens / pool", "work share", "requests refused")
-    table = _table("Does it fit: planned / allowed", "pool", *headers, left=1)
+    table = printed_table("Does it fit: planned / allowed", "pool", *headers, left=1)
     for pool in plan.pools:
         table.add_row(
-            _clean(pool.name),
+            clean(pool.name),
             f"{pool.load.quantile_live_tokens:,.0f} / {facts.token_pool(pool):,.0f}",
             _share(pool),
             f"{pool.refused_request_share:.3%} / {pool.tail_budget:.3%}",
@@ -153,7 +143,7 @@ def _share(pool: Pool) -> str:
 
 
 def _time_table(plan: FleetPlan) -> Table:
-    table = _table(
+    table = printed_table(
         "How fast, at the edge of the error band that the limits saw; and what binds",
         "pool",
         "binding constraint",
@@ -164,9 +154,9 @@ def _time_table(plan: FleetPlan) -> Table:
     )
     for pool in plan.pools:
         table.add_row(
-            _clean(pool.name),
-            f"[bold]{_clean(pool.binding_constraint, _DESCRIPTION_CHARACTERS)}[/bold]",
-            _clean(facts.speed_basis(pool)),
+            clean(pool.name),
+            f"[bold]{clean(pool.binding_constraint, _DESCRIPTION_CHARACTERS)}[/bold]",
+            clean(facts.speed_basis(pool)),
             _against(pool, "tpot", pool.speed.tpot_ms),
             _against(pool, "ttft", pool.speed.ttft_ms),
         )
@@ -179,21 +169,23 @@ def _against(pool: Pool, word: str, planned: Measure) -> str:
 
 
 def _runner_up_table(plan: FleetPlan) -> Table:
-    table = _table("Next best, by a re-solve", "model", "configuration", "extra USD", left=2)
+    table = printed_table("Next best, by a re-solve", "model", "configuration", "extra USD", left=2)
     for model in facts.models(plan):
         pool = next(p for p in plan.pools if p.model == model)
         extra = f"{pool.runner_up.extra_usd:+,.0f}" if pool.runner_up else ""
-        table.add_row(_clean(model), _clean(facts.runner_up(pool), _DESCRIPTION_CHARACTERS), extra)
+        table.add_row(clean(model), clean(facts.runner_up(pool), _DESCRIPTION_CHARACTERS), extra)
     return table
 
 
 def _purchase_table(plan: FleetPlan) -> Table:
     headers = ("GPUs", "hours", "cost USD")
-    table = _table("What to buy (most instances x GPUs of one; instance-hours in use)", "lot", "how", *headers, left=2)
+    table = printed_table(
+        "What to buy (most instances x GPUs of one; instance-hours in use)", "lot", "how", *headers, left=2
+    )
     for p in plan.purchases:
         table.add_row(
-            _clean(p.offer_id, _OFFER_CHARACTERS),
-            _clean(p.kind),
+            clean(p.offer_id, _OFFER_CHARACTERS),
+            clean(p.kind),
             f"{p.instances} x {p.gpus_per_instance}",
             f"{p.instance_hours:,.0f}",
             f"{p.usd:,.0f}",
@@ -203,7 +195,7 @@ def _purchase_table(plan: FleetPlan) -> Table:
 
 def _limits(plan: FleetPlan) -> Iterator[Text]:
     for quota in plan.quotas:
-        name = one_line(quota.name, _NAME_CHARACTERS)
+        name = one_line(quota.name, NAME_CHARACTERS)
         worth = f"; one more is worth {quota.worth_usd:,.0f} USD" if quota.worth_usd else ""
         yield Text(f"limit {name}: {quota.used:,.0f} of {quota.limit:,.0f} {one_line(quota.unit, 24)}{worth}")
 

@@ -109,10 +109,13 @@ def assert_refused(folder: Path, result: Ended, code: int, *words: str) -> None:
     assert written(folder) == []
 
 
-def test_a_good_request_writes_both_files_and_names_what_binds(folder):
+def test_a_good_request_writes_all_files_and_names_what_binds(folder):
     result = plan(folder)
     assert result.returncode == 0, result.stderr
-    assert written(folder) == ["plan.json", "plan.xlsx", "routing.csv", "routing.json", "schedule.csv"]
+    assert written(folder) == sorted(FILES)
+    assert sorted(FILES) == [
+        "focus.csv", "plan.html", "plan.json", "plan.xlsx", "routing.csv", "routing.json", "schedule.csv", "study.json",
+    ]  # fmt: skip
     solve = json.loads((folder / "out" / "plan.json").read_text())["solve"]
     assert solve["status"] == "optimal"
     assert 0 <= solve["gap"] <= 0.01

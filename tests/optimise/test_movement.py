@@ -45,6 +45,12 @@ def test_gpus_of_a_model_on_a_type_at_their_largest_over_the_periods(tmp_path):
     assert read(tmp_path, plan) == {("chat", "H100-SXM"): 11, ("chat", "L40S"): 3, ("code", "H100-SXM"): 8}
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_plans_of_today_are_read_as_those_of_yesterday(tmp_path, version):
+    plan = {"schema_version": version, "periods": [{}], "pools": [pool("chat", "L40S", 1, [4])]}
+    assert read(tmp_path, plan) == {("chat", "L40S"): 4}
+
+
 def test_a_plan_of_schema_1_ran_the_same_all_the_time(tmp_path):
     plan = {"schema_version": 1, "pools": [{"model": "chat", "gpu": "H100-SXM", "tp": 2, "gpus": 6, "offer_id": "o"}]}
     assert read(tmp_path, plan) == {("chat", "H100-SXM"): 6}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,14 +45,21 @@ def asks_for(workload: Workload, policy: Policy, periods: int) -> tuple[tuple[As
     for each in workload.slices:
         if len(each.planning_rate_per_s) != periods:
             raise ValueError(f"{each.key} has {len(each.planning_rate_per_s)} rates for {periods} periods")
-        dispersion, limits = dispersion_of(each.traffic.burst), limits_of(each.targets, policy)
         lengths = sorted(choices.get(each.key, ()), key=lambda c: (c.refused_token_share, c.max_model_len))
-        for rank, length in enumerate(lengths):
-            # The cut law never holds too few requests.
-            rate = each.planning_rate_per_s * (length.law.requests / each.traffic.law.requests)
-            demand = Demand(float(rate.max()), dispersion, prompt_points(length.law))
-            asks.append(Ask(each, length, demand, limits, rate, rank))
+        asks += asks_of(each, lengths, policy)
     return tuple(asks), too_long
+
+
+def asks_of(each: Slice, lengths: Sequence[LengthChoice], policy: Policy) -> list[Ask]:
+    """A slice with each of some lengths, from the one that refuses least."""
+    dispersion, limits = dispersion_of(each.traffic.burst), limits_of(each.targets, policy)
+    asks = []
+    for rank, length in enumerate(lengths):
+        # The cut law never holds too few requests.
+        rate = each.planning_rate_per_s * (length.law.requests / each.traffic.law.requests)
+        demand = Demand(float(rate.max()), dispersion, prompt_points(length.law))
+        asks.append(Ask(each, length, demand, limits, rate, rank))
+    return asks
 
 
 def limits_of(targets: Targets, policy: Policy) -> Limits:

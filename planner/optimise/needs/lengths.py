@@ -29,7 +29,7 @@ def length_choices(
     found: dict[str, tuple[LengthChoice, ...]] = {}
     none: list[Rejection] = []
     for each in slices:
-        tried = [_choice(each, length) for length in _rungs_of(wanted[each.key], rungs)]
+        tried = [length_choice(each, length) for length in _rungs_of(wanted[each.key], rungs)]
         kept = tuple(choice for choice in tried if choice is not None)
         if kept:
             found[each.key] = kept
@@ -79,7 +79,7 @@ def _rungs_of(wanted: Sequence[int], rungs: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({min(rung for rung in rungs if rung >= length) for length in wanted}))
 
 
-def _choice(each: Slice, length: int) -> LengthChoice | None:
+def length_choice(each: Slice, length: int) -> LengthChoice | None:
     """A length with what it refuses and the law of what it serves; ``None`` where it refuses too much."""
     if int(each.traffic.law.max_total.max()) <= length:
         return LengthChoice(length, 0.0, 0.0, each.traffic.law)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from planner.catalog.gpu import Gpu
+from planner.catalog.model_shape import ModelShape
 from planner.errors import InputError, PlannerError, Problem
 from planner.optimise.needs.candidates import CandidateSet, candidate_needs
 from planner.optimise.needs.configurations import Links, Replicas
@@ -39,10 +40,15 @@ class Job:
     policy: Policy
     periods: tuple[Period, ...]
     multi_node: Links
+    replicas: dict[ModelShape, Replicas] | None = None
+    """Of other jobs under the same ``serving`` and ``multi_node``, to save time; this one's are added in this process.
+    ``None``: none are kept."""
 
     def candidates_of(self, numbers: Sequence[int]) -> list[CandidateSet]:
         """Of some models of the same weights."""
-        replicas = Replicas(self.workloads[numbers[0]].shape, self.serving, self.multi_node)
+        shape = self.workloads[numbers[0]].shape
+        known = {} if self.replicas is None else self.replicas
+        replicas = known.setdefault(shape, Replicas(shape, self.serving, self.multi_node))
         return [
             candidate_needs(
                 self.workloads[number], self.gpus[number], self.serving, self.policy, self.periods, self.multi_node,

@@ -7,7 +7,7 @@ columns were offered at no more than their true need, so the bound holds whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,6 +94,22 @@ class Fleet:
         )
         other = Fleet(tuple(self._workloads.values()), self._needs, self._spares, data, self._progress)
         other._known = self._known
+        return other
+
+    def beside(
+        self,
+        workloads: Sequence[Workload],
+        needs: Mapping[str, Sequence[Need]],
+        data: ProgramData,
+        changed: Set[str],
+        progress: Callable[[str], None],
+    ) -> Fleet:
+        """The fleet of other lots and limits, and of other needs of some models.
+
+        What is known of the models that did not change is copied: neither fleet learns from the other afterwards.
+        """
+        other = Fleet(workloads, needs, self._spares, data, progress)
+        other._known = self._known.without(changed if data.supplies == self._data.supplies else set(self._needs))
         return other
 
     def data(self, keep: Keep = every_need) -> ProgramData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from planner.optimise.types import Column, Need, Part
@@ -34,6 +35,12 @@ class Known:
         self.exact[key_of(part.need, part.load_share)] = exact
         if part.load_share == 1.0:
             self.made.pop(group_of(part.need), None)
+
+    def without(self, models: Set[str]) -> Known:
+        """A copy, with no columns of some models."""
+        made = {group: columns for group, columns in self.made.items() if columns and columns[0].model not in models}
+        split = {key: column for key, column in self.split.items() if column.model not in models}
+        return Known(dict(self.exact), made, split)
 
 
 def key_of(need: Need, share: float = 1.0) -> Key:

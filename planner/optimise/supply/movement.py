@@ -11,7 +11,7 @@ from planner.errors import InputError, Problem
 from planner.optimise.types import Movement
 from planner.request import PlanRequest
 
-KNOWN_SCHEMAS = (1, 2)
+KNOWN_SCHEMAS = (1, 2, 3)
 
 
 class _Read(BaseModel):
@@ -83,7 +83,7 @@ def _read(path: Path) -> _LastPlan:
         found = [item for item in error.errors() if item["type"] != "too_short" or not item["input"]]
         raise InputError([_problem(path, item["loc"], item["msg"], fix) for item in found]) from None
     if plan.schema_version not in KNOWN_SCHEMAS:
-        raise InputError(Problem(str(path), f"is a plan of schema {plan.schema_version}, not 1 or 2", fix))
+        raise InputError(Problem(str(path), f"is a plan of schema {plan.schema_version}, not 1, 2 or 3", fix))
     for pool in plan.pools:
         if pool.periods and len(pool.periods) != len(plan.periods):
             message = f"the pool of {pool.model} has {len(pool.periods)} periods, the plan {len(plan.periods)}"
