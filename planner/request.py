@@ -463,9 +463,11 @@ class PlanRequest(Strict):
             ("scenario", [BASE, *(s.name for s in self.scenario)]),
             ("quota", [*(q.name for q in self.quota), *(["budget"] if self.budget_usd is not None else [])]),
         ):
-            doubles = sorted({name for name in names if names.count(name) > 1})
+            # Spreadsheets look names up whatever their case.
+            folded = [name.casefold() for name in names]
+            doubles = sorted({name for name in names if folded.count(name.casefold()) > 1})
             if doubles:
-                raise ValueError(f"{what} names must be unique; repeated: {', '.join(doubles)}")
+                raise ValueError(f"{what} names must be unique, upper and lower case alike: {', '.join(doubles)}")
         return self
 
 

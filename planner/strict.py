@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-WILDCARDS, OPERATORS = "*?~", "=<>"
+ESCAPE = re.compile(r"_x[0-9A-Fa-f]{4}_")
 PADDING = "(none)"
 """Stands in rows of the workbook that a scenario does not have."""
 
@@ -18,21 +19,14 @@ class Strict(BaseModel):
 
 
 def _name(text: str) -> str:
-    """Formulas of the workbook look rows up by name: what a spreadsheet reads as a criterion finds other rows."""
     if not text.strip() or text != text.strip():
         raise ValueError("must not be empty, or begin or end with a blank")
-    if any(mark in text for mark in WILDCARDS):
-        raise ValueError("must not hold *, ? or ~: spreadsheets read them as wildcards")
-    if text[0] in OPERATORS or text == PADDING:
-        raise ValueError(f"must not begin with =, < or >, nor be {PADDING}: spreadsheets would look for other rows")
-    if not text.isprintable():
-        raise ValueError("must not hold control characters")
-    try:
-        float(text.removesuffix("%").replace(",", ""))
-    except ValueError:
-        return text
-    raise ValueError("must not be a number: spreadsheets would look for other rows")
+    if not text.isprintable() or ESCAPE.search(text):
+        raise ValueError("must not hold control characters, nor what a workbook writes for them, such as _x000D_")
+    if text == PADDING:
+        raise ValueError(f"must not be {PADDING}: the workbook writes it where a scenario has no such row")
+    return text
 
 
 Name = Annotated[str, AfterValidator(_name)]
-"""A name by which formulas find rows."""
+"""A name by which rows of the workbook are looked up."""

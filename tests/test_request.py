@@ -53,7 +53,11 @@ def test_every_key_is_documented_in_the_readme():
         ('kv_dtypes = ["bf16"]', "kv_dtypes = []", "field kv_dtypes: a list should have at least 1 item"),
         ("start = 2027-01-01", "start = 2028-01-01", "field quarter: end must be later than start"),
         ("end = 2027-04-01", "end = 9999-12-31", "must not be longer than 1830 days"),
-        ('name = "chat-large"', 'name = "code-complete"', "names must be unique; repeated: code-complete"),
+        (
+            'name = "chat-large"',
+            'name = "code-complete"',
+            "names must be unique, upper and lower case alike: code-complete",
+        ),
         (
             "rate_per_s = 40",
             "rate_per_s = 1e7",
@@ -72,7 +76,7 @@ def test_mistakes_are_explained(tmp_path, old, new, said):
 
 def test_a_quota_cannot_take_the_name_of_the_budget_row(tmp_path):
     text = "budget_usd = 1e6\n" + EXAMPLE.replace('name = "B200 anywhere"', 'name = "budget"')
-    assert "quota names must be unique; repeated: budget" in problems(tmp_path, text)
+    assert "quota names must be unique, upper and lower case alike: budget" in problems(tmp_path, text)
 
 
 def test_one_table_instead_of_a_list(tmp_path):
@@ -90,12 +94,14 @@ def test_byte_order_mark_is_accepted(tmp_path):
     assert read_request(tmp_path / "q.toml").quarter.owner == "platform team"
 
 
-@pytest.mark.parametrize("name", ["", " a", "a*", "b?", "~", "=1+1", ">5", "1e5", "12", "5%", "(none)", "a\tb"])
-def test_names_that_a_spreadsheet_would_not_find(name):
+@pytest.mark.parametrize("name", ["", " a", "a ", "(none)", "a\tb", "a_x000D_b"])
+def test_names_that_a_workbook_would_not_find(name):
     with pytest.raises(ValidationError):
         Quota(name=name, max_gpus=1)
 
 
-@pytest.mark.parametrize("name", ["Q1", "A1", "[x]", "x'y", "chat-large", "客服", "3rd party", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["Q1", "A1", "1e5", "=1+1", "a*?~", "[x]", "x'y", "chat-large", "客服", "3rd party", "x" * 300]
+)
 def test_names_of_any_kind(name):
     assert Quota(name=name, max_gpus=1).name == name

@@ -150,7 +150,12 @@ def gpu_types_by_cost(plan: FleetPlan) -> tuple[str, ...]:
 
 def runner_up(pool: Pool) -> str:
     """The next best configuration."""
-    return pool.runner_up.description if pool.runner_up else "none found"
+    return pool.runner_up.description if pool.runner_up else no_runner_up(pool)
+
+
+def no_runner_up(pool: Pool) -> str:
+    """Why there is no next best: plans of other futures do not look for one."""
+    return "not looked for" if pool.why.endswith("not looked for") else "none found"
 
 
 def reason(pool: Pool) -> str:
@@ -175,7 +180,7 @@ def oldest_price(plan: FleetPlan) -> tuple[dt.date, int]:
 def inputs_sha256(plan: FleetPlan) -> str:
     """One digest over all files read: sha256 of the lines ``role TAB path TAB sha256`` in the order of the plan."""
     lines = "".join(f"{file.role}\t{file.path}\t{file.sha256}\n" for file in plan.inputs)
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return hashlib.sha256(lines.encode(errors="backslashreplace")).hexdigest()
 
 
 def price_kinds(plan: FleetPlan) -> str:

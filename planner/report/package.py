@@ -6,42 +6,76 @@ import datetime as dt
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from openpyxl import Workbook, load_workbook
-from openpyxl.utils import range_boundaries
+from openpyxl.utils import column_index_from_string, range_boundaries
+
+from planner.report.calculate import Grid
 
 _CORE = "docProps/core.xml"
-_DRAWING = re.compile(r"xl/drawings/drawing\d+\.xml")
+_SHEET = re.compile(r"xl/worksheets/sheet(\d+)\.xml")
+_FORMULA = re.compile(
+    r'(?P<opening><c r="(?P<letters>[A-Z]+)(?P<row>\d+)"(?: s="\d+")?)>(?P<formula><f>[^<]*</f>)<v ?/></c>'
+)
+_WHOLE = 1e15
+"""Below it every whole number has its own binary form."""
+_DRAWING = re.compile(r"xl/drawings/drawing(\d+)\.xml")
 _CHART = re.compile(r"xl/charts/chart\d+\.xml")
 _CHART_NAME = re.compile(r'<(?:\w+:)?cNvPr id="(\d+)" name="Chart (\d+)"\s*/>')
 _REFERENCE = re.compile(r"<(?P<p>(?:\w+:)?)(?P<kind>numRef|strRef)><(?P=p)f>(?P<ref>[^<]+)</(?P=p)f></(?P=p)(?P=kind)>")
 
 
-def finish_package(package: bytes, stamp: dt.datetime, alt_texts: Mapping[str, str]) -> bytes:
-    """Set stamps, alternative texts and the values that charts show before anything is recalculated.
+def finish_package(
+    package: bytes, results: Mapping[str, Grid], stamp: dt.datetime, alt_texts: Sequence[Mapping[str, str]]
+) -> bytes:
+    """Set results of formulas, stamps, alternative texts and what charts show before anything is recalculated.
 
     Parameters
     ----------
     package
-        An xlsx file with formula results.
+        An xlsx file as openpyxl writes it.
+    results
+        Every value of the workbook, by sheet in their order.
     stamp
         Creation time, aware; everything that carries a time gets this one.
     alt_texts
-        Title and description of each chart, in the order of the charts.
+        For each sheet that has charts, in the order of the sheets: title and description of each, in their order.
     """
     parts = _parts(package)
-    values = load_workbook(io.BytesIO(package), data_only=True)
+    grids = list(results.values())
     for name, data in parts.items():
         text = data.decode("utf-8") if name.endswith(".xml") else ""
+        sheet = _SHEET.fullmatch(name)
         if name == _CORE:
             parts[name] = _stamped(text, stamp).encode()
-        elif _DRAWING.fullmatch(name):
-            parts[name] = _described(text, alt_texts).encode()
+        elif sheet:
+            parts[name] = _calculated(text, grids[int(sheet.group(1)) - 1]).encode()
+        elif drawing := _DRAWING.fullmatch(name):
+            parts[name] = _described(text, alt_texts[int(drawing.group(1)) - 1]).encode()
         elif _CHART.fullmatch(name):
-            parts[name] = _REFERENCE.sub(lambda match: _cached(match, values), text).encode()
+            parts[name] = _REFERENCE.sub(lambda match: _cached(match, results), text).encode()
     return _zipped(parts, stamp)
+
+
+def _calculated(xml: str, grid: Grid) -> str:
+    """A sheet with the result of every formula beside it; text results are marked as such."""
+
+    def result(match: re.Match[str]) -> str:
+        value = grid[int(match["row"]) - 1][column_index_from_string(match["letters"]) - 1]
+        opening, formula = match["opening"], match["formula"]
+        if isinstance(value, str) or value is None:
+            return f'{opening} t="str">{formula}<v>{escape(value or "")}</v></c>'
+        if isinstance(value, bool):
+            return f'{opening} t="b">{formula}<v>{int(value)}</v></c>'
+        return f"{opening}>{formula}<v>{_digits(value)}</v></c>"
+
+    return _FORMULA.sub(result, xml)
+
+
+def _digits(value: float) -> str:
+    """All digits of a number; a whole one has no point."""
+    return str(int(value)) if value == int(value) and abs(value) < _WHOLE else repr(value)
 
 
 def _parts(package: bytes) -> dict[str, bytes]:
@@ -79,19 +113,23 @@ def _described(drawing: str, alt_texts: Mapping[str, str]) -> str:
     return _CHART_NAME.sub(named, drawing)
 
 
-def _cached(match: re.Match[str], values: Workbook) -> str:
+def _cached(match: re.Match[str], results: Mapping[str, Grid]) -> str:
     """A chart's reference with the values it points to, which previewers draw."""
     prefix, kind, ref = match.group("p"), match.group("kind"), match.group("ref")
     sheet, area = ref.replace("'", "").split("!")
-    left, top, right, bottom = range_boundaries(area)
-    cells = [cell for row in values[sheet].iter_rows(top, bottom, left, right, values_only=True) for cell in row]
-    points = "".join(
-        f'<{prefix}pt idx="{i}"><{prefix}v>{escape(str(value))}</{prefix}v></{prefix}pt>'
-        for i, value in enumerate(cells)
-        if value is not None
-    )
+    left, top, right, bottom = (int(edge or 1) for edge in range_boundaries(area))
+    cells = [value for row in results[sheet][top - 1 : bottom] for value in row[left - 1 : right]]
     numbers = kind == "numRef"
+    points = "".join(
+        f'<{prefix}pt idx="{i}"><{prefix}v>{escape(_shown(value))}</{prefix}v></{prefix}pt>'
+        for i, value in enumerate(cells)
+        if value is not None and (not numbers or isinstance(value, int | float))
+    )
     cache = f"{prefix}{'numCache' if numbers else 'strCache'}"
     code = f"<{prefix}formatCode>General</{prefix}formatCode>" if numbers else ""
     count = f'<{prefix}ptCount val="{len(cells)}"/>'
     return f"<{prefix}{kind}><{prefix}f>{ref}</{prefix}f><{cache}>{code}{count}{points}</{cache}></{prefix}{kind}>"
+
+
+def _shown(value: str | float) -> str:
+    return value if isinstance(value, str) else _digits(value)

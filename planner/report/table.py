@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from openpyxl.utils import get_column_letter
@@ -26,8 +26,7 @@ from planner.report.style import GENERAL, Kind
 
 FIRST_TABLE_ROW = 4
 _TABLE_NAME = re.compile(r"tbl[A-Z][A-Za-z]{2,30}")
-_COLUMN_TOKEN = re.compile(r"(tbl\w+)?\[([^\]]+)\](#total|@\d*)?")
-_CELL_TOKEN = re.compile(r"<(\d)>")
+_TOKEN = re.compile(r"(tbl\w+)?\[([^\]]+)\](#total|@\d*)?|<(\d)>")
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,14 @@ class Formula:
 
     template: str
     cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written(Formula):
+    """A formula that has its A1 references already."""
+
+    texts: tuple[str, ...] = ()
+    """Texts that it may show, for alignment and height; empty: numbers."""
 
 
 Value = str | int | float | dt.date | Formula | None
@@ -57,6 +64,8 @@ class Column:
     """Whether the total row sums this column."""
     left: bool = False
     """Whether numbers stand left, as in a column that lists texts and numbers."""
+    pad: Value = None
+    """Content of a row that other scenarios have and this one has not; ``None``: by what the column holds."""
 
     def cell(self, i: int) -> Value:
         """Content of row ``i`` of the table."""
@@ -80,12 +89,14 @@ class Table:
     top: int
     columns: tuple[Column, ...]
     rows: int
-    heading: str = ""
+    heading: str | Formula = ""
     total_label: str = ""
     """Text of the total row's first cell; empty: no total row."""
     workings: bool = False
     """Whether it goes without a table object and its filter buttons: formualizer 0.13 takes 256 columns of such
     objects in a workbook, and no more."""
+    ranked: bool = False
+    """Whether rows stand by rank: those of several scenarios meet by position, not by name."""
 
     def __post_init__(self) -> None:
         """Refuse what Excel would refuse, or repair on opening."""
@@ -158,8 +169,8 @@ class Sheet:
     """A sheet: its tables, and what else stands on it."""
 
     name: str
-    title: str
-    purpose: str
+    title: str | Formula
+    purpose: str | Formula
     """What the sheet is for, and units; in row 2."""
     holds: str
     """The line of the index on the Cover."""
@@ -167,12 +178,16 @@ class Sheet:
     tables: tuple[Table, ...]
     wide: bool = False
     """A3 instead of A4."""
+    pages_wide: int = 1
+    """Pages that its columns take in print: above 1 for data that is rarely printed."""
     extra_columns: int = 0
     """Columns to the right of the tables that charts cover."""
     least_rows: int = 0
     """Rows that charts reach down to."""
     finish: Callable[[Worksheet, Book], None] | None = None
     """Writes what is not a table: charts, a sign-off block."""
+    charts: Mapping[str, str] = field(default_factory=dict)
+    """Title and description of each chart that `finish` adds, in their order: what a reader without sight is told."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +197,8 @@ class Book:
     sheets: tuple[Sheet, ...]
     named: Mapping[str, str]
     """Addresses of single cells that formulas read: inputs by id, figures of the Cover and the Summary."""
+    rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """For tables whose rows stand elsewhere in the workbook: the place of each (from 0)."""
 
     @cached_property
     def tables(self) -> Mapping[str, Table]:
@@ -194,28 +211,56 @@ class Book:
 
     def resolve(self, formula: Formula, sheet: str, own: Table | None = None, i: int = 0) -> str:
         """The formula with A1 references, for a cell of ``sheet``."""
+        return self.fill(formula, sheet, own)(i)
 
-        def column(match: re.Match[str]) -> str:
-            name, header, part = match.groups()
-            if not name:
-                if own is None:
-                    raise ValueError(f"no row for [{header}]")
-                return f"{own.letter(header)}{own.first + i}"
-            table = self.tables[name]
-            place = table.place(header, part or "", i)
-            return place if table.sheet == sheet else f"{table.sheet}!{place}"
+    def fill(self, formula: Formula, sheet: str, own: Table | None = None) -> Callable[[int], str]:
+        """The formula of each row of ``own`` with A1 references: what does not depend on the row is found once."""
+        if isinstance(formula, Written):
+            return lambda _: formula.template
+        pieces: list[str | Callable[[int], str]] = []
+        end = 0
+        for match in _TOKEN.finditer(formula.template):
+            pieces += [formula.template[end : match.start()], self._reference(match, formula, sheet, own)]
+            end = match.end()
+        pieces.append(formula.template[end:])
+        if all(isinstance(piece, str) for piece in pieces):
+            text = "".join(piece for piece in pieces if isinstance(piece, str))
+            return lambda _: text
+        return lambda i: "".join(piece if isinstance(piece, str) else piece(i) for piece in pieces)
 
-        def value(match: re.Match[str]) -> str:
-            address = self.named[formula.cells[int(match.group(1)) - 1]]
-            return address.removeprefix(f"{sheet}!")
+    def _row(self, name: str, i: int) -> int:
+        return self.rows[name][i] if name in self.rows else i
 
-        return _CELL_TOKEN.sub(value, _COLUMN_TOKEN.sub(column, formula.template))
+    def _reference(
+        self, match: re.Match[str], formula: Formula, sheet: str, own: Table | None
+    ) -> str | Callable[[int], str]:
+        name, header, part, cell = match.groups()
+        if cell:
+            return self.named[formula.cells[int(cell) - 1]].removeprefix(f"{sheet}!")
+        if not name:
+            if own is None:
+                raise ValueError(f"no row for [{header}]")
+            table, letter = own, own.letter(header)
+            return lambda i: f"{letter}{table.first + self._row(table.name, i)}"
+        table = self.tables[name]
+        before = "" if table.sheet == sheet else f"{table.sheet}!"
+        if not (part or "").startswith("@"):
+            return before + table.place(header, part or "", 0)
+        if part[1:]:
+            return before + table.place(header, "@", self._row(name, _within(table, int(part[1:]), self.rows)))
+        return lambda i: before + table.place(header, "@", self._row(name, i))
 
 
-def stack(tops: Iterable[Callable[[int], Table]]) -> tuple[Table, ...]:
-    """Tables of one sheet under each other, with two rows for the next heading."""
+def _within(table: Table, row: int, rows: Mapping[str, tuple[int, ...]]) -> int:
+    """A row number that the table has."""
+    if row >= len(rows.get(table.name, range(table.rows))):
+        raise ValueError(f"{table.name} has no row {row}")
+    return row
+
+
+def stack(tops: Iterable[Callable[[int], Table]], top: int = FIRST_TABLE_ROW) -> tuple[Table, ...]:
+    """Tables of one sheet under each other from row ``top``, with two rows for the next heading."""
     tables: list[Table] = []
-    top = FIRST_TABLE_ROW
     for make in tops:
         tables.append(make(top))
         top = tables[-1].bottom + 3

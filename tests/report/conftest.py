@@ -10,6 +10,8 @@ from openpyxl import Workbook, load_workbook
 
 from planner.plan import FleetPlan
 from planner.report.workbook import write_workbook
+from planner.study import Study
+from tests.report.sample_study import sample_study
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,12 @@ def sample() -> ModuleType:
 @pytest.fixture(scope="session")
 def plan(sample: ModuleType) -> FleetPlan:
     return sample.sample_plan()
+
+
+@pytest.fixture(scope="session")
+def study() -> Study:
+    """The hand-made study: three futures, last quarter, sensitivities."""
+    return sample_study()
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,20 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.assemble.rows import KG, KW, USD, USD_AFTER
 from planner.plan import FleetPlan
-from planner.report import facts
+from planner.report import facts, style
 from planner.report.check import Check, Rule, none, same_usd
-from planner.report.sheets import cover, input_ids, measures
+from planner.report.sheets import (
+    bridge,
+    changelog,
+    commitments,
+    cover,
+    focus,
+    input_ids,
+    measure,
+    runs,
+    sensitivity,
+    showback,
+)
 from planner.report.style import COUNT, MTOK, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
 from planner.report.view import View
@@ -23,6 +34,7 @@ ALL_CHECKS = "all_checks"
 PASS = "Pass (1/0)"
 """Not painted: it is 0 in every row once an input is edited; what fails shows in the column before."""
 INPUTS_AS_SOLVED = "Inputs that differ from the solved ones"
+NOT_HERE = "(a check of another scenario)"
 
 
 _TOTAL = Formula("=tblCost[Cost, USD]#total")
@@ -41,6 +53,13 @@ def checks(view: View) -> tuple[Check, ...]:
         *_promises(),
         *_record(),
         *_soundness(),
+        *runs.checks(view),
+        *commitments.checks(view),
+        *showback.checks(view),
+        *bridge.checks(view),
+        *sensitivity.checks(view),
+        *focus.checks(view),
+        *changelog.checks(view),
     )
 
 
@@ -59,9 +78,9 @@ def _unit_cost(text: str, left: str, right: str) -> Check:
 
 def _money() -> tuple[Check, ...]:
     by_pool = Formula("=tblPlan[Cost, USD]#total+SUMIFS(tblSupplies[Cost, USD],tblSupplies[GPU-hours used],0)")
-    after = Formula("=<1>", (measures.AFTER,))
+    after = Formula("=<1>", (measure.AFTER,))
     return (
-        same_usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Cover"),
+        same_usd("Cost equals the solver's objective", _TOTAL, Formula("=<1>", (cover.OBJECTIVE,)), "Cost, Runs"),
         same_usd("Cost by supply equals cost by purchase", Formula("=tblSupplies[Cost, USD]#total"), _TOTAL, "Cost"),
         same_usd("Cost by model equals cost by purchase", Formula("=tblModels[Cost, USD]#total"), _TOTAL, "Cost"),
         same_usd("Cost by pool equals cost by purchase", by_pool, _TOTAL, "Plan, Cost"),
@@ -69,9 +88,9 @@ def _money() -> tuple[Check, ...]:
         same_usd(
             "What is due after the horizon equals the plan's", after, Formula("=<1>", (cover.AFTER,)), "Cost, Cover"
         ),
-        _unit_cost("tokens by use", measures.BY_USE, cover.BY_USE),
-        _unit_cost("input tokens", measures.INPUT_UNIT, cover.INPUT_UNIT),
-        _unit_cost("output tokens", measures.OUTPUT_UNIT, cover.OUTPUT_UNIT),
+        _unit_cost("tokens by use", measure.BY_USE, cover.BY_USE),
+        _unit_cost("input tokens", measure.INPUT_UNIT, cover.INPUT_UNIT),
+        _unit_cost("output tokens", measure.OUTPUT_UNIT, cover.OUTPUT_UNIT),
     )
 
 
@@ -98,7 +117,7 @@ def _same_count(text: str, left: Formula, right: str, where: str) -> Check:
 
 def _fleet() -> tuple[Check, ...]:
     bought, used = Formula("=tblCost[GPUs bought]#total"), Formula("=tblPlan[GPUs]#total")
-    hours = Formula("=<1>", (measures.GPU_HOURS,))
+    hours = Formula("=<1>", (measure.GPU_HOURS,))
     return (
         _same_count("GPUs bought equal the plan's", bought, cover.GPUS_BOUGHT, "Cost, Cover"),
         _same_count("GPUs of all pools equal the plan's", used, cover.GPUS_USED, "Plan, Cover"),
@@ -144,7 +163,11 @@ def _routing() -> tuple[Check, ...]:
     lost = "=COUNTIF(tblRoutes[Joined (1/0)],0)+COUNTIF(tblRoutes[Open end (1/0)],0)"
     return (
         none("Prompt lengths that are not routed once", lost, "Routing"),
-        none("Pools that nothing is routed to", "=COUNTIF(tblFit[Routes to it],0)", "Fit, Routing"),
+        none(
+            "Pools that nothing is routed to",
+            '=COUNTIFS(tblFit[Routes to it],0,tblFit[Pool],"<>(none)")',
+            "Fit, Routing",
+        ),
     )
 
 
@@ -239,7 +262,7 @@ def build(view: View) -> Sheet:
     numbers = tuple(check.number for check in rows)
     columns = (
         Column("No", 8, tuple(range(1, len(rows) + 1))),
-        Column("Check", 58, tuple(check.text for check in rows)),
+        Column("Check", 58, tuple(check.text for check in rows), pad=NOT_HERE),
         Column("Left", 17, tuple(check.left for check in rows), Kind.LINK, numbers),
         Column("Rule", 9, tuple(check.rule for check in rows)),
         Column("Right", 17, tuple(check.right for check in rows), Kind.LINK, numbers),
@@ -280,16 +303,22 @@ def build(view: View) -> Sheet:
 
 
 def _finish(sheet: Worksheet, book: Book) -> None:
-    """Write the one cell that sums up all checks, and the words that every sheet shows."""
-    total = book.resolve(Formula("=MIN(tblChecks[Pass (1/0)])"), "Checks")
-    words = book.resolve(
-        Formula(
-            '=IF(A3=1,"ALL "&ROWS(tblChecks[No])&" CHECKS PASS",'
-            'COUNTIF(tblChecks[Holds (1/0)],0)&" OF "&ROWS(tblChecks[No])&" CHECKS FAIL")'
-        ),
-        "Checks",
-    )
-    sheet["A3"], sheet["B3"] = total, words
+    """Write the one cell that sums up all checks, and the words that every sheet shows.
+
+    Beside them: how many fail, which words apply (1: all pass, 2: some fail, 3: inputs were edited), and how many are.
+    """
+    edited = "(SUM(tblInputs[Changed (1/0)])>0)"
+    words = '=CHOOSE(D3,"ALL "&E3&" CHECKS PASS",C3&" OF "&E3&" CHECKS FAIL","INPUTS EDITED: "&C3&" FAIL")'
+    for place, template in (
+        ("A3", "=MIN(tblChecks[Pass (1/0)])"),
+        ("B3", words),
+        ("C3", "=COUNTIF(tblChecks[Holds (1/0)],0)"),
+        ("D3", f"=1+(A3=0)*(1+{edited})"),
+        ("E3", "=ROWS(tblChecks[No])"),
+    ):
+        sheet[place] = book.resolve(Formula(template), "Checks")
+    for place, number in (("C3", '0" fail"'), ("D3", '"case "0'), ("E3", '"of "0')):
+        sheet[place].number_format, sheet[place].font = number, style.FONTS[Kind.CONSTANT]
     workbook = sheet.parent
     if workbook is not None:
         workbook.defined_names[ALL_CHECKS] = DefinedName(ALL_CHECKS, attr_text="Checks!$A$3")

@@ -178,7 +178,17 @@ def _models(plan: FleetPlan, top: int) -> Table:
             Formula("=IF([Requests offered]>0,[Requests refused]/[Requests offered],0)"), Kind.FORMULA, SHARE_FINE,
         ),
     )  # fmt: skip
-    return Table("tblModels", "Cost", top, columns, len(models) + 1, "Cost by model", total_label="Total")
+    return Table(
+        "tblModels",
+        "Cost",
+        top,
+        columns,
+        len(models) + 1,
+        "Cost by model",
+        total_label="Total",
+        workings=True,
+        ranked=True,
+    )
 
 
 def _gpu_types(plan: FleetPlan, top: int) -> Table:
@@ -207,4 +217,5 @@ def _gpu_types(plan: FleetPlan, top: int) -> Table:
             Kind.FORMULA, USD_RATE,
         ),
     )  # fmt: skip
-    return Table("tblGpuTypes", "Cost", top, columns, len(gpus), "Cost by GPU type", total_label="Total")
+    heading = "Cost by GPU type"
+    return Table("tblGpuTypes", "Cost", top, columns, len(gpus), heading, total_label="Total", ranked=True)

@@ -10,9 +10,12 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan
 from planner.report import facts, style
-from planner.report.sheets import input_ids
-from planner.report.style import COUNT, DATE, GENERAL, MTOK, NAVY, SHARE_FINE, USD_CENTS, USD_RATE, Kind
+from planner.report.scenarios import several
+from planner.report.sheets import input_ids, runs
+from planner.report.sheets.measure import COST, SCENARIO
+from planner.report.style import COUNT, DATE, GENERAL, MTOK, NAVY, SHARE_FINE, USD, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, Value
+from planner.report.view import View
 
 OBJECTIVE = "solve/objective_usd"
 BOUND = "solve/bound_usd"
@@ -48,27 +51,58 @@ class Fact:
     number: str = GENERAL
 
 
-def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
+def run_facts(view: View) -> tuple[Fact, ...]:
     """The record of the run."""
-    solve, text = plan.solve, Kind.TEXT
-    bought, used = sum(p.gpus_bought for p in plan.purchases), sum(pool.gpus for pool in plan.pools)
-    gap = Formula("=IF(<1>>0,(<1>-<2>)/<1>,0)", (OBJECTIVE, BOUND))
-    horizon = f"{plan.horizon_start} to {plan.horizon_end}"
+    plan, text = view.plan, Kind.TEXT
     return (
         Fact("run/status", "Status", "DRAFT", "final once signed", text),
         Fact("run/title", "Plan", plan.title, "", text),
-        Fact("run/horizon", "Horizon", horizon, "the end day is not part of it", text),
+        *_scenario(view),
+        Fact("run/horizon", "Horizon", f"{plan.horizon_start} to {plan.horizon_end}", "the end day is not part of it",
+             text),
         Fact("run/owner", "Owner", plan.owner, "", text),
-        Fact("run/id", "Run", plan.run_id, f"planner {plan.planner_version}; digest over inputs and settings", text),
+        Fact("run/version", "Version", f"planner {plan.planner_version}", "the program that made the plan", text),
+        Fact("run/id", "Run", plan.run_id, "digest over inputs and settings", text),
         Fact("run/at", "Generated", f"{facts.created_utc(plan):%Y-%m-%d %H:%M} UTC", "", text),
         Fact("run/digest", "Inputs, sha256", facts.inputs_sha256(plan), _DIGEST, text),
-        Fact("run/currency", "Currency", plan.currency, "nominal, no inflation applied; tax excluded", text),
+        *_currency(plan),
+        *_prices(plan),
+        *_solve_facts(view),
+    )  # fmt: skip
+
+
+def _scenario(view: View) -> tuple[Fact, ...]:
+    """The scenario that is shown; nothing where there is one only."""
+    if not several(view.study):
+        return ()
+    shown = Formula("=<1>", (SCENARIO,))
+    return (Fact("run/scenario", "Scenario shown", shown, "selected on sheet Summary", Kind.LINK),)
+
+
+def _currency(plan: FleetPlan) -> tuple[Fact, ...]:
+    """The currency, and the cost in the one in which the plan is reported."""
+    basis = Fact("run/currency", "Currency", plan.currency, "nominal, no inflation applied; tax excluded", Kind.TEXT)
+    if plan.reporting is None:
+        return (basis,)
+    currency = plan.reporting.currency
+    note = "at the dated rate on sheet Inputs; tax excluded"
+    return (
+        basis,
+        Fact("run/rate", f"{currency} for one USD", Formula("=<1>", (input_ids.FX,)), plan.reporting.source, Kind.LINK,
+             USD_RATE),
+        Fact("run/reported", f"Cost, {currency}", Formula("=<1>*<2>", (COST, input_ids.FX)), note, Kind.LINK, USD),
+    )  # fmt: skip
+
+
+def _prices(plan: FleetPlan) -> tuple[Fact, ...]:
+    """What kind of prices, and how old."""
+    return (
         Fact(
             "run/prices",
             "Prices",
             f"{facts.price_kinds(plan)} prices, before any discount",
             "of the term bought; other kinds of price only where the request names them",
-            text,
+            Kind.TEXT,
         ),
         Fact(
             OLDEST,
@@ -86,6 +120,15 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
             Kind.LINK,
             COUNT,
         ),
+    )
+
+
+def _solve_facts(view: View) -> tuple[Fact, ...]:
+    """What the solver proved, and the plan's own figures, which the checks compare with."""
+    plan, solve = view.plan, view.plan.solve
+    bought, used = sum(p.gpus_bought for p in plan.purchases), sum(pool.gpus for pool in plan.pools)
+    gap = Formula("=IF(<1>>0,(<1>-<2>)/<1>,0)", (OBJECTIVE, BOUND))
+    return (
         Fact(
             "solve/by",
             "Solver",
@@ -93,14 +136,10 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
             f"threads {solve.threads}, seed {solve.seed}",
         ),
         Fact(STATUS, "Solver status", str(solve.status), "optimal: proven within the gap target"),
-        Fact(
-            OBJECTIVE,
-            "Objective, USD (solver)",
-            solve.objective,
-            "solver result: cost of the horizon",
-            number=USD_CENTS,
-        ),
-        Fact(BOUND, "Proven bound, USD (solver)", solve.bound, f"solver result: {facts.CLAIM}", number=USD_CENTS),
+        Fact(OBJECTIVE, "Objective, USD (solver)", runs.of_shown(view, "Objective, USD"),
+             "solver result: cost of the horizon", Kind.LINK, USD_CENTS),
+        Fact(BOUND, "Proven bound, USD (solver)", runs.of_shown(view, "Bound, USD"), f"solver result: {facts.CLAIM}",
+             Kind.LINK, USD_CENTS),
         Fact(GAP, "Gap to the bound", gap, "(objective - bound) / objective", Kind.FORMULA, SHARE_FINE),
         Fact(GPUS_BOUGHT, "GPUs bought", bought, "solver result", number=COUNT),
         Fact(GPUS_USED, "GPUs used by pools", used, "solver result", number=COUNT),
@@ -116,15 +155,15 @@ def run_facts(plan: FleetPlan) -> tuple[Fact, ...]:
             "solver result: what new contracts still cost then",
             number=USD_CENTS,
         ),
-    )
+    )  # fmt: skip
 
 
 def _served(plan: FleetPlan) -> float:
     return plan.totals.served_input_mtok + plan.totals.served_output_mtok
 
 
-def _run_table(plan: FleetPlan) -> Table:
-    rows = run_facts(plan)
+def _run_table(view: View) -> Table:
+    rows = run_facts(view)
     columns = (
         Column("Item", 29, tuple(fact.text for fact in rows)),
         Column(
@@ -139,15 +178,15 @@ def _run_table(plan: FleetPlan) -> Table:
     return Table("tblRun", "Cover", FIRST_TABLE_ROW, columns, len(rows))
 
 
-def addresses(plan: FleetPlan) -> dict[str, str]:
+def addresses(view: View) -> dict[str, str]:
     """Addresses of the record's values."""
-    table = _run_table(plan)
-    return {fact.id: table.address("Value", i) for i, fact in enumerate(run_facts(plan))}
+    table = _run_table(view)
+    return {fact.id: table.address("Value", i) for i, fact in enumerate(run_facts(view))}
 
 
-def build(plan: FleetPlan) -> Sheet:
+def build(view: View) -> Sheet:
     """The Cover sheet: the record on the left; sign-off, colours and index on the right."""
-    run = _run_table(plan)
+    plan, run = view.plan, _run_table(view)
     colours = FIRST_TABLE_ROW + len(_SIGNERS) + 2
     index = colours + len(style.MEANING) + 2
 

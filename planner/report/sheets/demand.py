@@ -124,4 +124,5 @@ def _tokens(plan: FleetPlan, top: int) -> Table:
             "Refused, M tokens", 15, Formula("=[Offered, M tokens]-[Served, M tokens]"), Kind.FORMULA, MTOK, total=True
         ),
     )  # fmt: skip
-    return Table("tblTokens", "Demand", top, columns, len(pools), "Tokens offered and served", total_label="Total")
+    heading = "Tokens offered and served"
+    return Table("tblTokens", "Demand", top, columns, len(pools), heading, total_label="Total", workings=True)

@@ -30,7 +30,7 @@ def build(plan: FleetPlan) -> Sheet:
 
 def _fit(plan: FleetPlan, top: int) -> Table:
     pools = plan.pools
-    extra = tuple(p.runner_up.extra_usd if p.runner_up else "none found" for p in pools)
+    extra = tuple(p.runner_up.extra_usd if p.runner_up else facts.no_runner_up(p) for p in pools)
     prices = [p.runner_up.flip_usd_per_gpu_h if p.runner_up else None for p in pools]
     flips = tuple(NO_FLIP if price is None else price for price in prices)
     columns = (
@@ -93,4 +93,4 @@ def _load(plan: FleetPlan, top: int) -> Table:
             "#,##0.0",
         ),
     )
-    return Table("tblLoad", "Fit", top, columns, len(pools), "Load of one replica at the planning rate")
+    return Table("tblLoad", "Fit", top, columns, len(pools), "Load of one replica at the planning rate", workings=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from planner.plan import FleetPlan
+from planner.report.scenarios import IN_SCENARIO, several
 from planner.report.style import GREY
-from planner.report.table import FIRST_TABLE_ROW, Column, Sheet, Table
+from planner.report.table import Column, Sheet, Table, stack
+from planner.report.view import View
 
 TERMS: tuple[tuple[str, str, str], ...] = (
     (
@@ -134,13 +135,100 @@ TERMS: tuple[tuple[str, str, str], ...] = (
         "difference for the same tokens.",
         "Fit",
     ),
+    (
+        "On demand, spot, commitment",
+        "On demand: paid by the hour, ended at will. Spot: cheaper, may be taken away by the provider at any time, so "
+        "only a share of it is counted on. Commitment: a term of 1 or 3 years, or a block of days, paid in every hour "
+        "of it whether it runs or not.",
+        "Catalogue, Cost",
+    ),
+    (
+        "List, contracted, effective price",
+        "List: what the provider prints for the same instance on demand. Contracted: list after negotiated discounts, "
+        "before any commitment. Effective: what is really paid over the GPU-hours paid; a commitment's saving is the "
+        "distance from contracted.",
+        "Catalogue, Commitments",
+    ),
+    (
+        "Billed and effective cost",
+        "Billed: the cash that the horizon is invoiced for, what is paid in advance in full. Effective (amortised): "
+        "the cost of the horizon, with what is paid in advance spread over the time that it covers. The plan is "
+        "decided on effective cost.",
+        "Commitments, Data_FOCUS",
+    ),
+    (
+        "Capex, depreciation, return on capital",
+        "Capex: the price of bought hardware, cash on the day of purchase. Depreciation: that price less what is left "
+        "at the end, in equal parts over its life. Return on capital: what the money tied up would earn elsewhere. "
+        "Maintenance, hosting and power are operating cost.",
+        "Commitments, Catalogue",
+    ),
+    (
+        "Coverage, utilisation, unused cost",
+        "Coverage: share of the GPU-hours that run which commitments and own hardware provide. Utilisation: share of "
+        "the hours held that run. Unused cost: fixed cost of the hours held that do not run.",
+        "Commitments",
+    ),
+    (
+        "Showback",
+        "Cost told to the cost centres that cause it, without a payment. Direct cost is for the GPUs that a workload's "
+        "replicas hold; idle cost is the rest of the same supply, shared out by those GPU-hours.",
+        "Showback",
+    ),
+    (
+        "Scenario, future",
+        "The request with some figures multiplied (growth, prices, targets, quotas), planned on its own. Base is the "
+        "request as it stands.",
+        "Summary, Sensitivity",
+    ),
+    (
+        "Sensitivity, swing, tornado",
+        "Sensitivity: one driver at a low and at a high value, planned again. Swing: distance between the cheapest and "
+        "the dearest of low, base and high. Tornado: a bar chart of them, the largest swing on top.",
+        "Sensitivity",
+    ),
+    (
+        "Regret",
+        "What a fleet costs more in a future than the cheapest fleet would have, when its pools and new commitments "
+        "stay and only counts of replicas follow the load. The fleet whose largest regret is least is the safe choice.",
+        "Sensitivity",
+    ),
+    (
+        "Bridge",
+        "The change of cost since last quarter, step by step: volume, efficiency, mix of GPU types, exchange rate, "
+        "price, and what commitments leave unused. The steps add up to the change.",
+        "Bridge",
+    ),
+    (
+        "FOCUS",
+        "FinOps Open Cost and Usage Specification, version 1.2: names that bills of all providers share. "
+        "ChargeCategory Usage is what is used, Purchase a commitment bought; lists of costs leave one of the two out. "
+        "CommitmentDiscountStatus says whether committed hours are Used or Unused. End dates are exclusive.",
+        "Data_FOCUS",
+    ),
+    (
+        "GPU-hour, instance-hour",
+        "One GPU, or one whole machine of one or more GPUs, for one hour. Providers bill machines; prices here are "
+        "also shown for one GPU.",
+        "Catalogue, Periods",
+    ),
 )
 """Term, meaning, sheets."""
 
 
-def build(plan: FleetPlan) -> Sheet:
-    """The Glossary sheet; it is the same for every plan."""
-    del plan
+def _names(view: View, top: int) -> Table:
+    """Defined names: what a formula or a reader may use instead of an address."""
+    rows = [("all_checks", "1 while every check passes, else 0", "Checks, cell A3")]
+    if several(view.study):
+        rows.append((IN_SCENARIO, "Number of the scenario that every sheet shows, as listed on sheet Runs", "Summary"))
+    defined, meanings, sheets = zip(*rows, strict=True)
+    columns = (Column("Name", 28, defined), Column("Stands for", 104, meanings), Column("Where", 18, sheets))
+    heading = "Defined names of this workbook"
+    return Table("tblNames", "Glossary", top, columns, len(rows), heading, workings=True)
+
+
+def build(view: View) -> Sheet:
+    """The Glossary sheet; it is the same for every plan, but for the names."""
     terms, meanings, sheets = zip(*TERMS, strict=True)
     columns = (
         Column("Term", 28, terms),
@@ -153,5 +241,10 @@ def build(plan: FleetPlan) -> Sheet:
         "The field's words in the words of a budget.",
         "What the terms mean",
         GREY,
-        (Table("tblGlossary", "Glossary", FIRST_TABLE_ROW, columns, len(TERMS)),),
+        stack(
+            [
+                lambda top: Table("tblGlossary", "Glossary", top, columns, len(TERMS)),
+                lambda top: _names(view, top),
+            ]
+        ),
     )

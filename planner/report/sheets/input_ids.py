@@ -8,11 +8,13 @@ CREATED = "plan/created"
 HOURS = "plan/horizon_hours"
 GAP_TARGET = "solver/gap_target"
 PRICE_AGE = "limit/max_price_age_days"
+FX = "fx/per_usd"
 TOLERANCE_USD = "constant/tolerance_usd"
 TOLERANCE = "constant/tolerance"
 EXACT = "constant/exact"
 SECONDS_PER_HOUR = "constant/seconds_per_hour"
 TOKENS_PER_MTOK = "constant/tokens_per_mtok"
+HOURS_PER_YEAR = "constant/hours_per_year"
 
 
 def price_id(purchase: Purchase) -> str:
@@ -38,6 +40,41 @@ def liability_id(purchase: Purchase) -> str:
 def size_id(purchase: Purchase) -> str:
     """Input id of the GPUs of one instance."""
     return f"gpus/{purchase.offer_id}"
+
+
+def list_id(purchase: Purchase) -> str:
+    """Input id of the list price of an instance-hour on demand."""
+    return f"list/{purchase.offer_id}"
+
+
+def capex_id(purchase: Purchase) -> str:
+    """Input id of the price of a bought instance."""
+    return f"capex/{purchase.offer_id}"
+
+
+def life_id(purchase: Purchase) -> str:
+    """Input id of the useful life of a bought instance."""
+    return f"life/{purchase.offer_id}"
+
+
+def residual_id(purchase: Purchase) -> str:
+    """Input id of what is left of its price at the end of its life."""
+    return f"residual/{purchase.offer_id}"
+
+
+def capital_id(purchase: Purchase) -> str:
+    """Input id of the depreciation and return on capital of an hour."""
+    return f"capital/{purchase.offer_id}"
+
+
+def maintenance_id(purchase: Purchase) -> str:
+    """Input id of the maintenance of an hour."""
+    return f"maintenance/{purchase.offer_id}"
+
+
+def hosting_id(purchase: Purchase) -> str:
+    """Input id of the hosting of an hour."""
+    return f"hosting/{purchase.offer_id}"
 
 
 def demand_id(name: str, item: str) -> str:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 from planner.plan import FleetPlan, Pool, Purchase
 from planner.report import facts
+from planner.report.sheets.input_contracts import contract_rows
 from planner.report.sheets.input_ids import (
     CREATED,
+    FX,
     GAP_TARGET,
     HOURS,
     PRICE_AGE,
@@ -81,6 +83,11 @@ def _plan_rows(plan: FleetPlan) -> Iterator[InputRow]:
     yield InputRow(
         GAP_TARGET, "Plan", "Largest gap to the proven bound", "share", gap, _request(plan), stated, plan.owner
     )
+    money = plan.reporting
+    if money is not None:
+        text, unit = f"{money.currency} for one USD, at which amounts are reported", f"{money.currency}/USD"
+        owner = money.owner or plan.owner
+        yield InputRow(FX, "Plan", text, unit, money.per_usd, money.source, money.source_date, owner)
 
 
 def _price_rows(plan: FleetPlan) -> Iterator[InputRow]:
@@ -104,6 +111,7 @@ def _price_rows(plan: FleetPlan) -> Iterator[InputRow]:
         yield row(
             size_id(p), "Hardware", f"GPUs in one instance: {p.instance_type}", "GPU/instance", p.gpus_per_instance
         )
+        yield from contract_rows(p, row)
 
 
 def _log(plan: FleetPlan, model: str) -> str:

@@ -7,17 +7,20 @@ table (tolerances of the checks, conversions of units): no edit may disarm a che
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner import units
 from planner.errors import InputError, Problem
 from planner.plan import Assumption, FleetPlan
 from planner.report import facts
+from planner.report.scenarios import IN_SCENARIO, headers, several
 from planner.report.sheets.input_ids import (
     CREATED,
     EXACT,
     HOURS,
+    HOURS_PER_YEAR,
     PRICE_AGE,
     SECONDS_PER_HOUR,
     TOKENS_PER_MTOK,
@@ -29,10 +32,14 @@ from planner.report.sheets.input_ids import (
 )
 from planner.report.sheets.input_rows import PRICE_GROUP, InputRow, agree, made_rows
 from planner.report.style import AMBER, COUNT, DATE, GENERAL, SHARE_FINE, USD_CENTS, Kind
-from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table
+from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table, Value
+from planner.report.view import View
+from planner.study import Study
 
 _DIGITS = ((100, "#,##0.0"), (10, "#,##0.00"), (0, "#,##0.00##"))
 """Formats of fractions from a size upwards."""
+VALUE, LIVE, AS_SOLVED = "Value", "Live", "As solved"
+_URL = re.compile(r"https?://\S+$")
 UNDATED = "undated"
 """Stands in place of a source date that the plan does not know."""
 
@@ -42,6 +49,7 @@ CONSTANTS: tuple[tuple[str, str, str, float, str], ...] = (
     (EXACT, "Tolerance of counts: none", "as checked", 0, "0"),
     (SECONDS_PER_HOUR, "Seconds in an hour", "s/h", units.SECONDS_PER_HOUR, COUNT),
     (TOKENS_PER_MTOK, "Tokens in a million", "tokens/M", units.TOKENS_PER_MTOK, COUNT),
+    (HOURS_PER_YEAR, "Hours in a year", "h/year", units.years_to_hours(1), COUNT),
 )
 """Id, text, unit, value and number format."""
 
@@ -61,20 +69,43 @@ def input_rows(plan: FleetPlan) -> tuple[InputRow, ...]:
     return rows
 
 
-def input_addresses(plan: FleetPlan) -> dict[str, str]:
+@dataclass(frozen=True)
+class Shared:
+    """A row of the sheet: an input, in each scenario that has it."""
+
+    rows: tuple[InputRow | None, ...]
+
+    @property
+    def shown(self) -> InputRow:
+        """The row of the first scenario that has it: its id, words, source and owner."""
+        return next(row for row in self.rows if row is not None)
+
+
+def shared_rows(study: Study) -> tuple[Shared, ...]:
+    """Inputs of all scenarios, each once: the first scenario's, then those that only others have, in its group."""
+    found = [{row.id: row for row in input_rows(scenario.plan)} for scenario in study.scenarios]
+    ids = dict.fromkeys(name for rows in found for name in rows)
+    made = [Shared(tuple(rows.get(name) for rows in found)) for name in ids]
+    groups = {group: n for n, group in enumerate(dict.fromkeys(item.shown.group for item in made))}
+    return tuple(sorted(made, key=lambda item: groups[item.shown.group])) if several(study) else tuple(made)
+
+
+def input_addresses(view: View) -> dict[str, str]:
     """Address of the live value of each input, and of each constant."""
-    rows = input_rows(plan)
-    table = _table(rows)
+    study = view.study
+    rows = shared_rows(study)
+    table = _table(study, rows)
     constants = _constants(table.bottom + 3)
+    live = LIVE if several(study) else VALUE
     return {
-        **{row.id: table.address("Value", i) for i, row in enumerate(rows)},
-        **{row[0]: constants.address("Value", i) for i, row in enumerate(CONSTANTS)},
+        **{row.shown.id: table.address(live, i) for i, row in enumerate(rows)},
+        **{row[0]: constants.address(VALUE, i) for i, row in enumerate(CONSTANTS)},
     }
 
 
-def undated(plan: FleetPlan) -> int:
+def undated(view: View) -> int:
     """Inputs whose source has no date."""
-    return sum(row.date is None for row in input_rows(plan))
+    return sum(row.shown.date is None for row in shared_rows(view.study))
 
 
 def _stated_as(plan: FleetPlan) -> dict[str, str]:
@@ -141,22 +172,16 @@ def number_format(row: InputRow) -> str:
     return next(number for least, number in _DIGITS if abs(row.value) >= least)
 
 
-def _table(rows: tuple[InputRow, ...]) -> Table:
+def _table(study: Study, shared: tuple[Shared, ...]) -> Table:
+    rows = tuple(row.shown for row in shared)
     numbers = tuple(number_format(row) for row in rows)
     columns = (
         Column("Id", 31, tuple(row.id for row in rows)),
         Column("Group", 11, tuple(row.group for row in rows)),
         Column("Assumption", 43, tuple(row.text for row in rows)),
         Column("Unit", 15, tuple(row.unit for row in rows)),
-        Column("Value", 13, tuple(row.value for row in rows), tuple(row.kind for row in rows), numbers),
-        Column("As solved", 13, tuple(row.value for row in rows), Kind.RESULT, numbers),
-        Column(
-            "Changed (1/0)",
-            10,
-            Formula("=IF(AND(EXACT([Value],[As solved]),ISNUMBER([Value])=ISNUMBER([As solved])),0,1)"),
-            Kind.FORMULA,
-        ),
-        Column("Source", 48, tuple(row.source for row in rows)),
+        *_value_columns(study, shared, numbers),
+        *_source_columns(rows),
         Column("Source date", 12, tuple(row.date or UNDATED for row in rows), number=DATE),
         Column("Owner", 21, tuple(row.owner for row in rows)),
         Column(
@@ -177,6 +202,42 @@ def _table(rows: tuple[InputRow, ...]) -> Table:
     return Table("tblInputs", "Inputs", FIRST_TABLE_ROW, columns, len(rows))
 
 
+def _value_columns(study: Study, shared: tuple[Shared, ...], numbers: tuple[str, ...]) -> tuple[Column, ...]:
+    """Values that may be edited, the live one, those as solved, and whether any differs."""
+    many = several(study)
+    values = headers(study, VALUE) if many else (VALUE,)
+    solved = headers(study, AS_SOLVED) if many else (AS_SOLVED,)
+
+    def of(n: int) -> tuple[Value, ...]:
+        return tuple(None if (row := item.rows[n]) is None else row.value for item in shared)
+
+    def kinds(n: int) -> tuple[Kind, ...]:
+        return tuple(Kind.TEXT if (row := item.rows[n]) is None else row.kind for item in shared)
+
+    live = Formula(f"=INDEX([{values[0]}]:[{values[-1]}],{IN_SCENARIO})")
+    same = [f"EXACT([{value}],[{was}])" for value, was in zip(values, solved, strict=True)]
+    counts = f"COUNT([{values[0]}]:[{values[-1]}])=COUNT([{solved[0]}]:[{solved[-1]}])"
+    return (
+        *(Column(header, 13, of(n), kinds(n), numbers) for n, header in enumerate(values)),
+        *([Column(LIVE, 13, live, Kind.FORMULA, numbers)] if many else []),
+        *(Column(header, 13, of(n), Kind.RESULT, numbers) for n, header in enumerate(solved)),
+        Column("Changed (1/0)", 10, Formula(f"=IF(AND({','.join((*same, counts))}),0,1)"), Kind.FORMULA),
+    )
+
+
+def _source_columns(rows: tuple[InputRow, ...]) -> tuple[Column, ...]:
+    """Where a value is from: in words, and the address where the source is one."""
+    links = tuple(bool(_URL.match(row.source)) for row in rows)
+    words = tuple(_site(row.source) if link else row.source for row, link in zip(rows, links, strict=True))
+    urls = tuple(row.source if link else "" for row, link in zip(rows, links, strict=True))
+    return Column("Source", 24, words), Column("Source url", 30, urls)
+
+
+def _site(url: str) -> str:
+    """The site that an address is of."""
+    return url.split("://", 1)[1].split("/", 1)[0]
+
+
 def _constants(top: int) -> Table:
     ids, texts, unit_names, values, numbers = zip(*CONSTANTS, strict=True)
     columns = (
@@ -184,14 +245,14 @@ def _constants(top: int) -> Table:
         Column("Group", 11, tuple("Constant" for _ in ids)),
         Column("Constant", 43, texts),
         Column("Unit", 15, unit_names),
-        Column("Value", 13, values, Kind.CONSTANT, numbers),
+        Column(VALUE, 13, values, Kind.CONSTANT, numbers),
     )
-    return Table("tblConstants", "Inputs", top, columns, len(ids), "Constants (locked)")
+    return Table("tblConstants", "Inputs", top, columns, len(ids), "Constants (locked)", workings=True)
 
 
-def build(plan: FleetPlan) -> Sheet:
-    """The Inputs sheet."""
-    table = _table(input_rows(plan))
+def build(view: View) -> Sheet:
+    """The Inputs sheet; it is the same in every scenario."""
+    table = _table(view.study, shared_rows(view.study))
     return Sheet(
         "Inputs",
         "Inputs and assumptions",
@@ -201,4 +262,5 @@ def build(plan: FleetPlan) -> Sheet:
         AMBER,
         (table, _constants(table.bottom + 3)),
         wide=True,
+        pages_wide=2 if several(view.study) else 1,
     )

@@ -61,4 +61,5 @@ def uses_table(plan: FleetPlan, top: int) -> Table:
         Column("Within (1/0)", 15, Formula("=([Most used, as solved]<=[Allowed]+<1>)*1", (TOLERANCE,)), Kind.FORMULA),
         Column("One more is worth, USD, re-solve", 11, worth, Kind.RESULT, USD_CENTS),
     )
-    return Table("tblUses", "Cost", top, columns, max(1, len(rows)), "All limits, and what one more unit would save")
+    heading = "All limits, and what one more unit would save"
+    return Table("tblUses", "Cost", top, columns, max(1, len(rows)), heading, workings=True)

@@ -45,7 +45,7 @@ def _margins(plan: FleetPlan, top: int) -> Table:
         Column("Unit", 18, tuple(m.unit for _, m in rows)),
         Column("Limit used", 12, Formula('=IFERROR([Planned]/[Limit],"n/a")'), Kind.FORMULA, SHARE),
         Column("Within (1/0)", 12, Formula("=([Planned]<=[Limit])*1"), Kind.FORMULA),
-        Column("Held when recomputed (1/0)", 14, tuple(int(m.satisfied) for _, m in rows), Kind.RESULT),
+        Column("Held when recomputed (1/0)", 14, tuple(int(m.satisfied) for _, m in rows), Kind.RESULT, pad=1),
     )
     return Table("tblMargins", "Margins", top, columns, len(rows))
 
@@ -78,4 +78,4 @@ def _bands(plan: FleetPlan, top: int) -> Table:
         Column("Limit, ms", 14, targets, Kind.LINK, MS),
         Column("80 % band from", 38, tuple(f"{p.speed.provider}: {b.source}" for p, _, b in rows), Kind.RESULT),
     )
-    return Table("tblBands", "Margins", top, columns, len(rows), "Predicted times: 80 % bands")
+    return Table("tblBands", "Margins", top, columns, len(rows), "Predicted times: 80 % bands", workings=True)

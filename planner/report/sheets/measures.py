@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.sheets import cover, inputs, warnings
+from planner.report.sheets import cover, inputs
+from planner.report.sheets.measure import (
+    AFTER,
+    BY_RESERVATION,
+    BY_USE,
+    COST,
+    COUNT_OR_NONE,
+    GPU_HOURS,
+    GPUS,
+    INPUT_SHARE,
+    INPUT_UNIT,
+    OUTPUT_UNIT,
+    TOKENS,
+    Measure,
+)
+from planner.report.sheets.measures_finance import (
+    currency_measures,
+    fleet_measures,
+    last_measures,
+    scenario_measures,
+)
 from planner.report.style import COUNT, DATE, SHARE, SHARE_FINE, USD, USD_RATE
 from planner.report.table import Formula
-
-COST = "summary/cost_usd"
-GPUS = "summary/gpus"
-BY_RESERVATION = "summary/usd_per_mtok_by_reservation"
-BY_USE = "summary/usd_per_mtok_by_use"
-INPUT_UNIT = "summary/usd_per_mtok_input"
-OUTPUT_UNIT = "summary/usd_per_mtok_output"
-INPUT_SHARE = "summary/input_share"
-AFTER = "summary/liability_after_usd"
-GPU_HOURS = "summary/gpu_hours"
-COUNT_OR_NONE = '0;-0;"none"'
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One line of the summary."""
-
-    id: str
-    text: str
-    value: Formula
-    unit: str
-    number: str
-    sheet: str
-    """Where it is calculated."""
-    meaning: str
+from planner.report.view import View
 
 
 def _total(table: str, header: str) -> Formula:
     return Formula(f"={table}[{header}]#total")
 
 
-def measures(plan: FleetPlan) -> tuple[Measure, ...]:
+def measures(view: View) -> tuple[Measure, ...]:
     """The figures of the summary, most important first."""
+    money, rest = _money(), (*_volume(), *fleet_measures())
+    in_currency = currency_measures(view, (*money, *rest))
+    return (*scenario_measures(view), *money, *in_currency, *last_measures(view), *rest, *_record())
+
+
+def _money() -> tuple[Measure, ...]:
+    """Cost, in all and for a token."""
     tokens = "tblPlan[Served, M tokens]#total"
     per_token = Formula(f"=IF({tokens}>0,tblCost[Cost, USD]#total/{tokens},0)")
     used = "SUMPRODUCT(tblPlan[Cost of GPUs held, USD],tblFit[Capacity used])"
@@ -50,9 +50,6 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
     input_unit = Formula(f"=IF({input_tokens}>0,<1>*<2>/{input_tokens},0)", (COST, INPUT_SHARE))
     output_unit = Formula(f"=IF({output_tokens}>0,<1>*(1-<2>)/{output_tokens},0)", (COST, INPUT_SHARE))
     by_use = Formula(f"=IF({tokens}>0,{used}/{tokens},0)")
-    refused = Formula("=tblDemand[Refused requests]#total/MAX(1,tblDemand[Requests offered]#total)")
-    offered = "tblTokens[Offered, M tokens]#total"
-    refused_tokens = Formula(f"=IF({offered}>0,tblTokens[Refused, M tokens]#total/{offered},0)")
     return (
         Measure(
             COST,
@@ -108,6 +105,16 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             "Fit",
             "Work of prompts over all work of the replicas, pool by pool",
         ),
+    )
+
+
+def _volume() -> tuple[Measure, ...]:
+    """GPUs, tokens, and what is refused."""
+    tokens = "tblPlan[Served, M tokens]#total"
+    refused = Formula("=tblDemand[Refused requests]#total/MAX(1,tblDemand[Requests offered]#total)")
+    offered = "tblTokens[Offered, M tokens]#total"
+    refused_tokens = Formula(f"=IF({offered}>0,tblTokens[Refused, M tokens]#total/{offered},0)")
+    return (
         Measure(
             GPUS,
             "GPUs bought",
@@ -162,9 +169,7 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             "Cost",
             "Of all lots, running or not",
         ),
-        Measure(
-            "summary/tokens", "Served tokens", Formula(f"={tokens}"), "M tokens", COUNT, "Demand", "Input and output"
-        ),
+        Measure(TOKENS, "Served tokens", Formula(f"={tokens}"), "M tokens", COUNT, "Demand", "Input and output"),
         Measure(
             "summary/input",
             "of which input",
@@ -201,6 +206,12 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
             "Demand",
             "Tokens of those requests, of all tokens that arrive",
         ),
+    )
+
+
+def _record() -> tuple[Measure, ...]:
+    """What was proven, how old prices are, and what is left to read."""
+    return (
         Measure(
             "summary/bound",
             "Proven lower bound",
@@ -249,7 +260,7 @@ def measures(plan: FleetPlan) -> tuple[Measure, ...]:
         Measure(
             "summary/warnings",
             "Warnings to read",
-            Formula("=ROWS(tblWarnings[No])" if warnings.count(plan) else "=ROWS(tblWarnings[No])-1"),
+            Formula("=MAX(tblWarnings[No])"),
             "count",
             COUNT_OR_NONE,
             "Warnings",

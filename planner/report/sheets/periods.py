@@ -94,12 +94,12 @@ def _runs(plan: FleetPlan, top: int) -> Table:
         Column("Period", 20, tuple(period for _, _, period, _ in rows)),
         Column("Hours", 12, HOURS, Kind.FORMULA, MTOK),
         Column("Replicas", 12, tuple(n for _, _, _, n in rows), Kind.RESULT, COUNT),
-        Column("GPUs of a replica", 12, Formula("=SUMIFS(tblPlan[TP],tblPlan[Pool],[Pool])"), Kind.LINK, COUNT),
+        Column("GPUs of a replica", 12, Formula("=MAX(1,SUMIFS(tblPlan[TP],tblPlan[Pool],[Pool]))"), Kind.LINK, COUNT),
         Column("GPUs", 13, Formula("=[Replicas]*[GPUs of a replica]"), Kind.FORMULA, COUNT),
         Column("GPU-hours", 10, Formula("=[GPUs]*[Hours]"), Kind.FORMULA, COUNT, total=True),
         Column(
-            "GPUs linked", 10, Formula("=SUMIFS(tblSupplies[GPUs linked],tblSupplies[Supply],[Supply])"), Kind.LINK,
-            COUNT,
+            "GPUs linked", 10, Formula("=MAX(1,SUMIFS(tblSupplies[GPUs linked],tblSupplies[Supply],[Supply]))"),
+            Kind.LINK, COUNT,
         ),
         Column("GPUs running there", 10, Formula(f"={there}"), Kind.FORMULA, COUNT),
         Column(

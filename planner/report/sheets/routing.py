@@ -52,10 +52,12 @@ def _table(routes: tuple[Route, ...]) -> Table:
             "Joined (1/0)",
             10,
             Formula(
-                "=(ABS([Shares that start here]-IF([From, tokens]=0,1,[Shares that end here]))<=<1>)*1", (TOLERANCE,)
+                "=([Share]*ABS([Shares that start here]-IF([From, tokens]=0,1,[Shares that end here]))<=<1>)*1",
+                (TOLERANCE,),
             ),
             Kind.FORMULA,
         ),
-        Column("Open end (1/0)", 10, Formula("=(ABS([Shares without end]-1)<=<1>)*1", (TOLERANCE,)), Kind.FORMULA),
+        Column("Open end (1/0)", 10, Formula("=([Share]*ABS([Shares without end]-1)<=<1>)*1", (TOLERANCE,)),
+               Kind.FORMULA),
     )  # fmt: skip
     return Table("tblRoutes", "Routing", FIRST_TABLE_ROW, columns, max(1, len(routes)))

@@ -15,15 +15,22 @@ from openpyxl.chart.title import Title
 from openpyxl.drawing.line import LineProperties
 from openpyxl.drawing.text import CharacterProperties, Paragraph, ParagraphProperties, RegularTextRun
 from openpyxl.utils import column_index_from_string, get_column_letter
+from openpyxl.utils.cell import coordinate_to_tuple
+from openpyxl.workbook.defined_name import DefinedName
+from openpyxl.worksheet.datavalidation import DataValidation
 from openpyxl.worksheet.worksheet import Worksheet
 
 from planner.plan import FleetPlan, Pool
 from planner.report import facts, style
-from planner.report.sheets.measures import BY_RESERVATION, COST, GPUS, measures
-from planner.report.style import NAVY, SHARE, USD, USD_RATE, Kind
-from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
+from planner.report.scenarios import IN_SCENARIO
+from planner.report.sheets.measure import BY_RESERVATION, BY_USE, COST, GPUS, SCENARIO, SCENARIO_NUMBER
+from planner.report.sheets.measures import measures
+from planner.report.style import MTOK, NAVY, SHARE, USD, USD_RATE, Kind
+from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, stack
+from planner.report.view import View
+from planner.study import Actuals, ModelActual
 
-_KEY_MEASURES = 3
+_KEY_MEASURES = (COST, BY_RESERVATION, BY_USE)
 PLOT_AREA = (0.24, 0.14, 0.62, 0.62)
 """Left, top, width and height of the bars, share of the chart: names and figures stand in the rest."""
 CHART_CM = (8, 16)
@@ -44,29 +51,27 @@ CHART_ALT = {
 }
 
 
-def _measure_table(plan: FleetPlan) -> Table:
-    rows = measures(plan)
+def _measure_table(view: View) -> Table:
+    rows = measures(view)
     columns = (
         Column("Measure", 38, tuple(row.text for row in rows)),
-        Column("Value", 14, tuple(row.value for row in rows), Kind.LINK, tuple(row.number for row in rows)),
+        Column("Value", 14, tuple(row.value for row in rows), tuple(row.kind for row in rows),
+               tuple(row.number for row in rows)),
         Column("Unit", 13, tuple(row.unit for row in rows)),
         Column("Sheet", 12, tuple(row.sheet for row in rows)),
         Column("Meaning", 58, tuple(row.meaning for row in rows)),
-    )
+    )  # fmt: skip
     return Table("tblSummary", "Summary", FIRST_TABLE_ROW, columns, len(rows))
 
 
 def _binding_table(plan: FleetPlan, top: int) -> Table:
-    """Pools, dearest model first; each row reads its row of the Plan sheet."""
-    order = facts.pools_by_cost(plan)
-    pools = [plan.pools[i] for i in order]
+    """Pools, dearest model first; each row finds its pool on the Plan sheet."""
+    pools = [plan.pools[i] for i in facts.pools_by_cost(plan)]
 
-    def planned(header: str) -> tuple[Formula, ...]:
-        return tuple(Formula(f"=tblPlan[{header}]@{i}") for i in order)
+    def planned(header: str) -> Formula:
+        return Formula(f"=SUMIFS(tblPlan[{header}],tblPlan[Pool],[Pool])")
 
-    share = tuple(
-        Formula(f"=IF(tblPlan[Cost, USD]#total>0,tblPlan[Cost, USD]@{i}/tblPlan[Cost, USD]#total,0)") for i in order
-    )
+    share = Formula("=IF(tblPlan[Cost, USD]#total>0,[Cost, USD]/tblPlan[Cost, USD]#total,0)")
     columns = (
         Column("Pool", 38, tuple(pool.name for pool in pools)),
         Column("Cost, USD", 14, planned("Cost, USD"), Kind.LINK, USD),
@@ -74,7 +79,32 @@ def _binding_table(plan: FleetPlan, top: int) -> Table:
         Column("Share of cost", 12, share, Kind.LINK, SHARE),
         Column("Binding constraint, and why", 58, tuple(_reason(p) for p in pools), Kind.RESULT),
     )
-    return Table("tblBinding", "Summary", top, columns, len(pools), "What binds, by pool, dearest model first")
+    heading = "What binds, by pool, dearest model first"
+    return Table("tblBinding", "Summary", top, columns, len(pools), heading, ranked=True)
+
+
+def _actuals_table(actuals: Actuals, top: int) -> Table:
+    """Last quarter's plan against what came of it; money and causes stand on the page of the actuals."""
+    rows = actuals.models
+    columns = (
+        Column("Model", 38, tuple(row.model for row in rows) or ("(no model)",)),
+        Column("Planned, M tokens", 14, tuple(r.planned_input_mtok + r.planned_output_mtok for r in rows) or (0,),
+               Kind.RESULT, MTOK),
+        Column("Actual, M tokens", 13, tuple(r.actual_input_mtok + r.actual_output_mtok for r in rows) or (0,),
+               Kind.RESULT, MTOK),
+        Column("Actual over planned", 12,
+               Formula("=IF([Planned, M tokens]>0,[Actual, M tokens]/[Planned, M tokens],0)"), Kind.FORMULA, SHARE),
+        Column("What to know", 58, tuple(_known(row) for row in rows) or ("",)),
+    )  # fmt: skip
+    heading = f"Planned against actual, {actuals.start:%Y-%m-%d} to {actuals.end:%Y-%m-%d} (end exclusive)"
+    return Table("tblActuals", "Summary", top, columns, max(1, len(rows)), heading, workings=True)
+
+
+def _known(row: ModelActual) -> str:
+    """Hours of the logs, refusals and overflow, and the note of the comparison."""
+    overflow = "" if row.actual_overflow is None else f"; overflow {row.actual_overflow:.2%} of the time"
+    refused = f"refused {row.actual_refused_share:.2%}, planned {row.planned_refused_share:.2%}"
+    return "; ".join(text for text in (f"{row.hours:,.0f} h of logs; {refused}{overflow}", row.note) if text)
 
 
 def _reason(pool: Pool) -> str:
@@ -83,15 +113,19 @@ def _reason(pool: Pool) -> str:
     return why if pool.binding_constraint in why else f"{pool.binding_constraint}: {why}"
 
 
-def addresses(plan: FleetPlan) -> dict[str, str]:
+def addresses(view: View) -> dict[str, str]:
     """Addresses of the measures."""
-    table = _measure_table(plan)
-    return {measure.id: table.address("Value", i) for i, measure in enumerate(measures(plan))}
+    table = _measure_table(view)
+    return {measure.id: table.address("Value", i) for i, measure in enumerate(measures(view))}
 
 
-def build(plan: FleetPlan) -> Sheet:
+def build(view: View) -> Sheet:
     """The Summary sheet."""
-    table = _measure_table(plan)
+    plan, models = view.plan, len(facts.models(view.plan))
+    actuals = view.study.last.actuals if view.study.last else None
+    tops = [lambda _: _measure_table(view), lambda top: _binding_table(plan, top)]
+    if actuals is not None:
+        tops.append(lambda top: _actuals_table(actuals, top))
     return Sheet(
         "Summary",
         f"Summary: {plan.title}",
@@ -99,11 +133,12 @@ def build(plan: FleetPlan) -> Sheet:
         "Tokens in millions.",
         "Cost, tokens, unit cost and what binds, on one page",
         NAVY,
-        (table, _binding_table(plan, table.bottom + 3)),
+        stack(tops),
         wide=True,
         extra_columns=1 + CHART_COLUMNS,
-        least_rows=FIRST_TABLE_ROW + CHART_ROWS + math.ceil(_height_cm(len(facts.models(plan))) * _ROWS_PER_CM),
-        finish=lambda sheet, book: _finish(sheet, book, len(facts.models(plan))),
+        least_rows=FIRST_TABLE_ROW + CHART_ROWS + math.ceil(_height_cm(models) * _ROWS_PER_CM),
+        finish=lambda sheet, book: _finish(sheet, book, models),
+        charts=CHART_ALT,
     )
 
 
@@ -117,14 +152,33 @@ def headline(sheet: Worksheet, book: Book) -> None:
 
 def _finish(sheet: Worksheet, book: Book, models: int) -> None:
     headline(sheet, book)
-    for i in range(_KEY_MEASURES):
+    for name in _KEY_MEASURES:
+        row = coordinate_to_tuple(_place(book, name))[0]
         for column in ("A", "B"):
-            cell = sheet[f"{column}{FIRST_TABLE_ROW + 1 + i}"]
-            cell.font = style.BOLD
+            sheet[f"{column}{row}"].font = style.BOLD
+    if SCENARIO in book.named:
+        _selector(sheet, book)
     sheet.column_dimensions["F"].width = 2
     for n in range(CHART_COLUMNS):
         sheet.column_dimensions[get_column_letter(_CHART_COLUMN + n)].width = CHART_COLUMN_WIDTH
     _charts(sheet, book, models)
+
+
+def _place(book: Book, name: str) -> str:
+    """A measure's cell on this sheet."""
+    return book.named[name].split("!")[1].replace("$", "")
+
+
+def _selector(sheet: Worksheet, book: Book) -> None:
+    """The cell that offers the solved scenarios, and the name of their number."""
+    offered = book.tables["tblSolves"]
+    rule = DataValidation("list", formula1=f"{offered.sheet}!{offered.place('Scenario', '', 0)}", showErrorMessage=True)
+    rule.errorTitle, rule.error = "Scenario", "Only scenarios that were solved can be shown"
+    rule.add(_place(book, SCENARIO))
+    sheet.add_data_validation(rule)
+    workbook = sheet.parent
+    if workbook is not None:
+        workbook.defined_names[IN_SCENARIO] = DefinedName(IN_SCENARIO, attr_text=book.named[SCENARIO_NUMBER])
 
 
 def _charts(sheet: Worksheet, book: Book, models: int) -> None:
@@ -142,7 +196,7 @@ def _height_cm(bars: int) -> int:
     return max(CHART_CM[0], bars // _BARS_PER_CM)
 
 
-def _words(text: str, size: int) -> Title:
+def words(text: str, size: int) -> Title:
     """A chart's or axis' title in hundredths of a point."""
     properties = CharacterProperties(sz=size, b=True)
     run = RegularTextRun(rPr=properties, t=text)
@@ -160,14 +214,14 @@ def _bar(sheet: Worksheet, table: Table, label: str, rows: int, title: str) -> B
     letter, last = table.letter(label), table.first + rows - 1
     chart = BarChart()
     chart.type = "bar"
-    chart.title, chart.legend, chart.gapWidth = _words(title, 1200), None, 60
+    chart.title, chart.legend, chart.gapWidth = words(title, 1200), None, 60
     chart.height, chart.width = _height_cm(rows), CHART_CM[1]
     x, y, width, height = PLOT_AREA
     chart.layout = Layout(
         manualLayout=ManualLayout(layoutTarget="inner", xMode="edge", yMode="edge", x=x, y=y, w=width, h=height)
     )
     chart.add_data(Reference(source, min_col=values, min_row=table.first, max_row=last))
-    chart.x_axis.title, chart.y_axis.title = _words(label, 900), _words("USD thousand for the horizon", 900)
+    chart.x_axis.title, chart.y_axis.title = words(label, 900), words("USD thousand for the horizon", 900)
     chart.y_axis.majorGridlines = ChartLines(spPr=GraphicalProperties(ln=LineProperties(solidFill="D9D9D9")))
     chart.x_axis.delete = chart.y_axis.delete = False
     chart.x_axis.scaling.orientation = "maxMin"

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from planner.plan import FleetPlan
 from planner.report.sheets import inputs
 from planner.report.style import NAVY, Kind
 from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table, Value
+from planner.report.view import View
 
 NONE = "No warnings."
 
 
-def count(plan: FleetPlan) -> int:
-    """Warnings to read: the plan's, and one if inputs have no source date."""
-    return len(plan.warnings) + bool(inputs.undated(plan))
-
-
-def build(plan: FleetPlan) -> Sheet:
+def build(view: View) -> Sheet:
     """The Warnings sheet."""
+    plan, some_undated = view.plan, inputs.undated(view) > 0
     undated = Formula(
         f'="Inputs without a source date: "&COUNTIF(tblInputs[Source date],"{inputs.UNDATED}")'
         f'&"; sheet Inputs shows them as {inputs.UNDATED}"'
     )
-    own: tuple[Value, ...] = (undated,) if inputs.undated(plan) else ()
+    own: tuple[Value, ...] = (undated,) if some_undated else ()
     texts: tuple[Value, ...] = (*plan.warnings, *own) or (NONE,)
+    counted = tuple(range(1, len(texts) + 1)) if texts != (NONE,) else (0,)
     kinds = tuple(Kind.LINK if isinstance(text, Formula) else Kind.RESULT for text in texts)
     columns = (
-        Column("No", 8, tuple(range(1, len(texts) + 1))),
+        Column("No", 8, counted),
         Column("Warning", 130, texts, kinds, left=True),
     )
     return Sheet(
