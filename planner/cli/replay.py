@@ -62,6 +62,12 @@ def run(
     repeat: Annotated[int, typer.Option(help="Independent repeats, from other moments of the log.")] = 5,
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
     stress: Annotated[float, typer.Option(help="Factor on the planning rate.")] = 1.0,
+    sustained: Annotated[
+        bool,
+        typer.Option(
+            "--sustained", help="Keep the planning rate all the time; else the busiest ten minutes have it, as planned."
+        ),
+    ] = False,
     edge: Annotated[str, typer.Option(help=f"Edge of the speed band: {', '.join(EDGES)}. Default: the plan's.")] = "",
     slower: Annotated[float, typer.Option(help="Factor on every step time: 1.2 is a fifth slower.")] = 1.0,
     lose: Annotated[
@@ -70,7 +76,7 @@ def run(
     least: Annotated[bool, typer.Option(help="Also with one replica fewer in each pool, one pool at a time.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Replay real requests on the replicas of a plan, at the planning rate of its busiest period.
+    """Replay real requests on the replicas of a plan's busiest period, at its planning rate.
 
     Exit code 1 where a promise is refuted: its whole interval of confidence lies beyond the limit.
     """
@@ -100,7 +106,7 @@ def run(
         if not len(trace):
             problems.add(f"model '{model}'", f"no request lies in {part} of its log", "Take a wider --part")
     problems.raise_if_any()
-    _replay(known, engines, traces, Ask(3600.0 * hours, repeat, seed, stress, gone), least, as_json)
+    _replay(known, engines, traces, Ask(3600.0 * hours, repeat, seed, stress, gone, sustained), least, as_json)
 
 
 def _replay(
@@ -175,7 +181,8 @@ def _print(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: 
     ask = result.ask
     rates = ", ".join(f"{printable(name)} {rate:,.1f}/s" for name, rate in result.rates_per_s.items())
     screen.print(Text(f"{printable(plan.title)} (plan {plan.run_id})", style="bold"))
-    screen.print(Text(f"{ask.repeats} repeats of {ask.horizon_s / 3600:g} h, seed {ask.seed}; {rates}"))
+    when = "all the time" if ask.sustained else "in the busiest ten minutes"
+    screen.print(Text(f"{ask.repeats} repeats of {ask.horizon_s / 3600:g} h, seed {ask.seed}; {when}: {rates}"))
     screen.print(_table(result.pools))
     for pool in result.pools:
         for note in pool.notes:
@@ -233,6 +240,7 @@ def _as_json(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least
         "seed": result.ask.seed,
         "hours": result.ask.horizon_s / 3600,
         "stress": result.ask.stress,
+        "sustained": result.ask.sustained,
         "rates_per_s": dict(result.rates_per_s),
         "pools": [_pool_json(pool) for pool in result.pools],
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from planner.plan import FleetPlan, Pool
 from planner.replay.engines import PoolEngine
 from planner.replay.pool import replay_pool
 from planner.replay.promises import Promise, Seen, promises, seen
-from planner.replay.trace import Trace, at_rate
+from planner.replay.trace import Trace, at_peak, at_rate
 from planner.replay.types import IntArray, Requests
 
 Progress = Callable[[str], None]
@@ -35,6 +35,8 @@ class Ask:
         Factor on every model's planning rate.
     fewer
         Replicas fewer than planned, by pool.
+    sustained
+        Whether the planning rate is the mean of each repeat; else it is that of its busiest ten minutes, as planned.
     """
 
     horizon_s: float = 3600.0
@@ -42,6 +44,7 @@ class Ask:
     seed: int = 0
     stress: float = 1.0
     fewer: Mapping[str, int] = field(default_factory=dict)
+    sustained: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Replay:
 
     pools: tuple[PoolReplay, ...]
     rates_per_s: Mapping[str, float]
-    """Arrivals of each model."""
+    """Planning rate of each model."""
     ask: Ask
 
     @property
@@ -103,7 +106,8 @@ def replay_fleet(
     for number in range(ask.repeats):
         for place, (model, trace) in enumerate(sorted(traces.items())):
             progress(f"repeat {number + 1} of {ask.repeats}: {model}")
-            requests = at_rate(trace, rates[model], ask.horizon_s, hash_seed(ask.seed, number, place))
+            draw = at_rate if ask.sustained else at_peak
+            requests = draw(trace, rates[model], ask.horizon_s, hash_seed(ask.seed, number, place))
             routing = routing_of(plan, model)
             pools = Turns(routing).pools(requests.prompt_tokens, np.zeros(len(requests), dtype=np.int64))
             for index, name in enumerate(routing.pools):
@@ -134,7 +138,7 @@ def least_replicas(
     for each in engines:
         if each.pool.model not in traces or _replicas(each, ask) < 2:
             continue
-        fewer = Ask(ask.horizon_s, ask.repeats, ask.seed, ask.stress, {**ask.fewer, each.pool.name: 1})
+        fewer = replace(ask, fewer={**ask.fewer, each.pool.name: 1})
         own = {each.pool.model: traces[each.pool.model]}
         result = replay_fleet(plan, engines, own, fewer, progress)
         found.append(next(pool for pool in result.pools if pool.pool.name == each.pool.name))

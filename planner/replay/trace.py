@@ -19,6 +19,11 @@ from planner.traffic.tables.spool import Spool
 
 US_PER_S = 1e6
 LEAST_REQUESTS = 2
+PEAK_MINUTES = 10
+"""As peaks of logs are measured (`planner.traffic.demand`)."""
+SECONDS_PER_MINUTE = 60.0
+PEAK_CORRECTIONS = 6
+PEAK_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -130,3 +135,34 @@ def at_rate(trace: Trace, rate_per_s: float, horizon_s: float, seed: int) -> Req
     row = row[at]
     none = np.zeros(len(row), dtype=np.int64)
     return Requests(time[at], trace.prompt_tokens[row], trace.output_tokens[row], none)
+
+
+def at_peak(trace: Trace, peak_per_s: float, horizon_s: float, seed: int) -> Requests:
+    """`at_rate` such that the busiest ten minutes come at a rate: what a planning rate means.
+
+    The mean rate follows from it: it is found by a few corrections, after which the busiest ten minutes lie within
+    `PEAK_TOLERANCE` of the rate. Horizons below ten minutes have it as their mean.
+
+    Raises
+    ------
+    ValueError
+        If the rate or the horizon is not above 0.
+    """
+    rate = peak_per_s
+    for _ in range(PEAK_CORRECTIONS):
+        found = at_rate(trace, rate, horizon_s, seed)
+        ratio = busiest_per_s(found.arrival_s, horizon_s) / peak_per_s
+        if abs(ratio - 1.0) <= PEAK_TOLERANCE:
+            break
+        rate /= ratio
+    return found
+
+
+def busiest_per_s(arrival_s: FloatArray, horizon_s: float) -> float:
+    """Arrivals a second in the busiest ten minutes, which begin at whole minutes; of a shorter horizon, its mean."""
+    minutes = int(horizon_s // SECONDS_PER_MINUTE)
+    if minutes <= PEAK_MINUTES:
+        return len(arrival_s) / horizon_s
+    counts = np.bincount((arrival_s // SECONDS_PER_MINUTE).astype(np.int64), minlength=minutes)[:minutes]
+    window = np.convolve(counts, np.ones(PEAK_MINUTES), mode="valid")
+    return float(window.max() / (PEAK_MINUTES * SECONDS_PER_MINUTE))

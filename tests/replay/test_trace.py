@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.replay.trace import Source, Trace, at_rate, read_trace
+from planner.replay.trace import Source, Trace, at_peak, at_rate, busiest_per_s, read_trace
 
 LOGS = Path(__file__).parents[2] / "catalogs" / "example" / "traffic"
 
@@ -37,6 +37,25 @@ def test_the_rate_is_the_one_asked_and_bursts_keep_their_strength(factor):
     assert found.arrival_s[-1] < 20_000.0
     assert found.prompt_tokens.mean() == pytest.approx(trace.prompt_tokens.mean(), rel=0.02)
     assert idc(found.arrival_s, 20_000.0, 1.0) == pytest.approx(19 / 3, rel=0.25)
+
+
+def test_the_busiest_ten_minutes_by_hand():
+    """One request a minute for half an hour, and 11 more in minute 12: (10 + 11) / 600 s."""
+    arrival = np.sort(np.concatenate([60.0 * np.arange(30), np.full(11, 725.0)]))
+    assert busiest_per_s(arrival, 1800.0) == pytest.approx(21 / 600)
+    assert busiest_per_s(arrival[:5], 300.0) == pytest.approx(5 / 300)
+
+
+@pytest.mark.parametrize("peak", [0.9, 4.0, 40.0])
+def test_the_busiest_ten_minutes_have_the_planning_rate(peak):
+    """A log whose rate doubles in its second half: the mean is well below the peak."""
+    calm, busy = bursty(1, 1800.0), bursty(2, 900.0)
+    arrival = np.concatenate([calm.arrival_s, 1800.0 + busy.arrival_s])
+    prompt = np.concatenate([calm.prompt_tokens, busy.prompt_tokens])
+    output = np.concatenate([calm.output_tokens, busy.output_tokens])
+    found = at_peak(Trace(arrival, prompt, output, 2700.0), peak, 7200.0, seed=3)
+    assert busiest_per_s(found.arrival_s, 7200.0) == pytest.approx(peak, rel=0.03)
+    assert len(found) / 7200.0 < 0.95 * peak
 
 
 def test_the_same_seed_gives_the_same_requests_and_another_one_others():
