@@ -16,11 +16,14 @@ from openpyxl import load_workbook
 
 from planner.assemble import verify
 from planner.catalog.load import load_catalog
+from planner.cli.plan_files import files_of, write_outputs
 from planner.errors import PlannerError
 from planner.pipeline import plan_quarter
 from planner.plan import FleetPlan, SolveStatus, plan_to_json, read_plan
 from planner.report.recalc import recalculate_with_libreoffice
 from planner.report.workbook import write_workbook
+from planner.request import read_request
+from planner.study import Study, read_study
 
 ROOT = Path(__file__).parents[1]
 REQUEST = ROOT / "catalogs" / "example" / "quarter.toml"
@@ -35,10 +38,16 @@ def plan() -> FleetPlan:
 
 
 @pytest.fixture(scope="module")
-def xlsx(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workbook of the plan; read-only for tests."""
+def study(plan: FleetPlan) -> Study:
+    """The committed study; its scenarios and sensitivities are not solved again here, its base plan is."""
+    return read_study(GOLDEN / "study.json").model_copy(update={"plan": plan})
+
+
+@pytest.fixture(scope="module")
+def xlsx(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workbook of the study; read-only for tests."""
     path = tmp_path_factory.mktemp("example") / "plan.xlsx"
-    write_workbook(plan, path)
+    write_workbook(study, path)
     return path
 
 
@@ -67,6 +76,25 @@ def test_committed_workbook_is_current(xlsx):
             {ws.title: [list(row) for row in ws.iter_rows(values_only=True)] for ws in book} for book in (new, old)
         ]
         assert differences(*trees) == [], REFRESH
+
+
+def test_committed_study_is_of_the_committed_plan_and_request():
+    study, plan = read_study(GOLDEN / "study.json"), read_plan(GOLDEN / "plan.json")
+    request = read_request(REQUEST)
+    assert study.plan == plan
+    assert [s.name for s in study.others] == [s.name for s in request.scenario]
+    assert {s.name for s in study.sensitivities} == {s.name or s.driver for s in request.sensitivity}
+    assert study.last is not None
+    assert study.last.plan == read_plan(REQUEST.parent / request.last_quarter.plan)
+    for other in study.others:
+        verify(other.plan)
+        assert other.plan.solve.status is SolveStatus.OPTIMAL
+
+
+def test_committed_files_are_those_of_the_study(study, tmp_path):
+    write_outputs(study, tmp_path, ("html", "csv"))
+    for name in files_of(("html", "csv")):
+        assert (tmp_path / name).read_bytes() == (GOLDEN / name).read_bytes(), f"{name}: {REFRESH}"
 
 
 def test_json_round_trip(plan, tmp_path):

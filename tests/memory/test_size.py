@@ -115,12 +115,11 @@ VERSIONS = [("vllm", "0.11.0"), ("vllm", "0.19.0"), ("vllm", "0.33.0"), ("sglang
 
 @pytest.mark.parametrize(("engine", "version"), VERSIONS)
 def test_no_combination_of_catalogue_entries_raises(catalog: Catalog, engine: str, version: str) -> None:
-    """Every GPU, also without an nvidia-smi total: a refusal or a pool, never an exception."""
+    """A refusal or a pool, never an exception; each version takes a third of the GPUs, together they take all."""
     facts = catalog.engine(engine, version)
+    gpus = list(catalog.gpus.values())[VERSIONS.index((engine, version)) % 3 :: 3]
     shapes = [catalog.model_shape(model) for model in (*HYBRIDS, *PLAIN, "llava-hf/llava-1.5-7b-hf", "microsoft/phi-4")]
-    for shape, gpu, tp, weights, kv in itertools.product(
-        shapes, catalog.gpus.values(), (1, 3, 8), WeightDtype, KvDtype
-    ):
+    for shape, gpu, tp, weights, kv in itertools.product(shapes, gpus, (1, 3, 8), WeightDtype, KvDtype):
         sizing = size(shape, gpu, facts, Deployment(tp, weights, kv))
         assert sizing.num_blocks >= 0
         assert sizing.max_num_seqs >= 1

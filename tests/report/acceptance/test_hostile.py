@@ -24,7 +24,7 @@ from tests.report.sample_study import sample_study
 STARTS = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "=cmd|'/C calc'!A0", '=HYPERLINK("http://evil.example")')
 MODELS = (
     "Q1", "A1", "R1C1", "[x]", "x'y", "a/b:c*?\\", "m" * 300, "模型", "\U0001f600 model", "=1+1", "+1", "-2", "@x",
-    'say "hi"', "<b>&amp;</b>", "  blanks  ", "tblPlan", "a\\b", "TRUE", "1e5", "*", "a?c", "~x", ">5",
+    'say "hi"', "<b>&amp;</b>", "  blanks  ", "tblPlan", "a\\b", "TRUE", "1e5", "*", "a?c", "~x", ">5", "<=3",
 )  # fmt: skip
 """Names of models: cells, table names, wildcards and criteria of SUMIFS, markup, blanks, other scripts."""
 CONTROL = "".join(chr(n) for n in range(32)) + "\ufffe\uffff\ud800"
