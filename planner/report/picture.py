@@ -18,9 +18,10 @@ import numpy as np
 from openpyxl import load_workbook
 
 from planner.errors import PlannerError
+from planner.report.page.picture import render_pictures as page_pictures
 from planner.report.recalc import convert_with_libreoffice, run_tool
 
-DEFAULT_SHEETS = ("Summary", "Plan")
+DEFAULT_SHEETS = ("Summary", "Plan", "Bridge")
 DEFAULT_DPI = 150
 
 
@@ -96,13 +97,16 @@ def _content_box(pgm: bytes, margin: int) -> tuple[int, int, int, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the developer's command."""
     parser = argparse.ArgumentParser(prog="python -m planner.report.picture", description=__doc__)
-    parser.add_argument("xlsx", type=Path, help="the workbook")
+    parser.add_argument("xlsx", type=Path, help="the workbook, or the folder of a plan: then the page is drawn too")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the pictures")
     parser.add_argument("--sheet", action="append", help=f"sheet to draw, repeatable (default: {DEFAULT_SHEETS})")
     parser.add_argument("--dpi", type=int, default=DEFAULT_DPI)
     options = parser.parse_args(arguments)
     try:
-        for picture in render_pictures(options.xlsx, options.out, options.sheet or DEFAULT_SHEETS, dpi=options.dpi):
+        whole = options.xlsx.is_dir()
+        book = options.xlsx / "plan.xlsx" if whole else options.xlsx
+        pictures = render_pictures(book, options.out, options.sheet or DEFAULT_SHEETS, dpi=options.dpi)
+        for picture in (*pictures, *(page_pictures(options.xlsx, options.out) if whole else ())):
             print(picture)
     except PlannerError as error:
         print(f"planner: {error}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -93,38 +92,3 @@ def test_student_by_hand():
     assert found.value == 2.0
     assert found.high - found.value == pytest.approx(4.302652729911275 / math.sqrt(3))
     assert math.isnan(observed([5.0]).low)
-
-
-def test_the_command(planner_run):
-    arguments = ("replay", str(ROOT / "reports" / "example"), "--traffic",
-                 f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}", "--hours", "0.1", "--repeat", "2")  # fmt: skip
-    code, out, err = planner_run(*arguments)
-    assert (code, err) == (0, "")
-    assert "every promise stands" in out
-    assert "Not replayed" in out
-    code, first, _ = planner_run(*arguments, "--json")
-    _, second, _ = planner_run(*arguments, "--json")
-    assert first == second
-    told = json.loads(first)
-    assert told["passed"] is True
-    assert {"constraint", "planned", "observed", "interval", "limit", "passed", "unit"} == set(
-        told["pools"][0]["promises"][0]
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "one of the two is needed"),
-        (("--traffic", "x.csv=nobody"), "the plan has no model"),
-        (("--part", "1:0"), "is no stretch"),
-        (("--edge", "left"), "is none of"),
-        (("--slower", "0"), "must be above 0"),
-        (("--lose", "nobody"), "is no pool"),
-        (("--traffic", f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}", "--repeat", "0"), "at least 1"),
-    ],
-)
-def test_what_cannot_be_replayed(planner_run, arguments, words):
-    code, out, err = planner_run("replay", str(ROOT / "reports" / "example"), *arguments)
-    assert (code, out) == (2, "")
-    assert words in err
