@@ -20,9 +20,11 @@ def split(text: str, plan: FleetPlan) -> tuple[Path, str]:
     Raises
     ------
     InputError
-        If the plan has no such model.
+        If no log is named, or the plan has no such model.
     """
     path, equals, model = text.rpartition("=")
+    if not (path if equals else text).strip():
+        raise InputError(Problem(f"'{text}'", "no log is named", "Write LOG, or LOG=MODEL"))
     if not equals or Path(text).exists():
         return Path(text), ""
     models = facts.models(plan)

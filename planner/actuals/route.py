@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.errors import InputError, Problem
 from planner.plan import FleetPlan, Pool, Route
 from planner.traffic.types import FloatArray, IntArray
 
@@ -46,9 +47,16 @@ class Routing:
 
 
 def routing_of(plan: FleetPlan, model: str) -> Routing:
-    """The table of a model; a plan without routes sends each request where a pool's own band says."""
+    """The table of a model; a plan without routes sends each request where a pool's own band says.
+
+    Raises
+    ------
+    InputError
+        If a route leads to no pool of the model.
+    """
     own = [pool for pool in plan.pools if pool.model == model]
     rows = [row for row in plan.routes if row.model == model] or [row for pool in own for row in _rows(pool)]
+    _check_pools(rows, own, model)
     tenants = ("", *sorted({row.tenant for row in rows} - {""}))
     edges = sorted({row.prompt_lo_tokens for row in rows} | {0})
     cells = [[_choices(rows, own, tenant, low) for low in edges] for tenant in tenants]
@@ -63,6 +71,15 @@ def routing_of(plan: FleetPlan, model: str) -> Routing:
             pool[i, j, : len(choices)] = [number[name] for name, _ in choices]
             until[i, j, : len(choices)] = np.cumsum(shares) / shares.sum()
     return Routing(tuple(number), tenants, np.array(edges, dtype=np.int64), pool, until)
+
+
+def _check_pools(rows: Sequence[Route], own: Sequence[Pool], model: str) -> None:
+    """Routes of a plan that was edited may lead nowhere."""
+    strange = sorted({row.pool for row in rows} - {pool.name for pool in own})
+    if strange:
+        known = ", ".join(f"'{pool.name}'" for pool in own)
+        what = f"the plan's routes of '{model}' lead to '{strange[0]}', which is none of its pools ({known})"
+        raise InputError(Problem("routes", what, "Take plan.json as `planner plan` wrote it"))
 
 
 class Turns:

@@ -73,7 +73,10 @@ def run(
     lose: Annotated[
         list[str] | None, typer.Option(metavar="POOL[=N]", help="Replicas that are gone, 1 unless stated; repeatable.")
     ] = None,
-    least: Annotated[bool, typer.Option(help="Also with one replica fewer in each pool, one pool at a time.")] = False,
+    least: Annotated[
+        bool,
+        typer.Option(help="Also with one replica fewer in each pool, one at a time, and the rate kept all the time."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Replay real requests on the replicas of a plan's busiest period, at its planning rate.
@@ -194,7 +197,7 @@ def _print(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: 
     screen.print(Text(f"refuted: {', '.join(refuted)}" if refuted else "every promise stands", style="bold"))
     if least:
         screen.print()
-        screen.print(Text("With one replica fewer:", style="bold"))
+        screen.print(Text("With one replica fewer, at the planning rate all the time:", style="bold"))
         for pool in fewer:
             screen.print(Text(f"  {printable(pool.pool.name)}, {pool.replicas}: {_broken(pool)}"))
         if not fewer:

@@ -17,6 +17,12 @@ from planner.replay.trace import Trace, at_peak, at_rate
 from planner.replay.types import IntArray, Requests
 
 Progress = Callable[[str], None]
+SHORTEST_S = 1.0
+"""Shortest repeat."""
+MOST_REQUESTS = 50_000_000
+"""Of one model in one repeat: they are held in memory."""
+MOST_TOGETHER = 1_000_000_000
+"""In all repeats: hours of work."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,11 @@ def replay_fleet(
     Raises
     ------
     InputError
-        If a pool is left without a replica.
+        If a pool is left without a replica, or what is asked is too little or too much to replay.
     """
     _check(engines, ask)
     rates = {model: ask.stress * planning_rate_per_s(plan, model) for model in traces}
+    _check_size(rates, ask)
     found: dict[str, list[Seen]] = {each.pool.name: [] for each in engines}
     for number in range(ask.repeats):
         for place, (model, trace) in enumerate(sorted(traces.items())):
@@ -131,6 +138,9 @@ def least_replicas(
 ) -> tuple[PoolReplay, ...]:
     """Every pool with one replica fewer than planned, where it has more than one: it should break a promise.
 
+    The planning rate is kept all the time, since a pool is sized for it as a steady rate; where only the busiest ten
+    minutes have it, one replica fewer may do.
+
     Pools of one model are replayed together, since requests are routed over both; those of other models stay as they
     are and are not replayed again.
     """
@@ -138,7 +148,7 @@ def least_replicas(
     for each in engines:
         if each.pool.model not in traces or _replicas(each, ask) < 2:
             continue
-        fewer = replace(ask, fewer={**ask.fewer, each.pool.name: 1})
+        fewer = replace(ask, sustained=True, fewer={**ask.fewer, each.pool.name: 1})
         own = {each.pool.model: traces[each.pool.model]}
         result = replay_fleet(plan, engines, own, fewer, progress)
         found.append(next(pool for pool in result.pools if pool.pool.name == each.pool.name))
@@ -168,7 +178,23 @@ def _check(engines: Sequence[PoolEngine], ask: Ask) -> None:
         problems.append(Problem("--repeat", "must be at least 1"))
     if ask.horizon_s <= 0 or not np.isfinite(ask.horizon_s):
         problems.append(Problem("--hours", "must be above 0"))
+    elif ask.horizon_s < SHORTEST_S:
+        problems.append(Problem("--hours", f"must be at least {SHORTEST_S:g} s", "Write 0.1 for six minutes"))
     if ask.stress <= 0 or not np.isfinite(ask.stress):
         problems.append(Problem("--stress", "must be above 0"))
+    if ask.seed < 0:
+        problems.append(Problem("--seed", "must not be below 0"))
     if problems:
         raise InputError(problems)
+
+
+def _check_size(rates_per_s: Mapping[str, float], ask: Ask) -> None:
+    """Refuse what would take days or all memory."""
+    each = max(rates_per_s.values(), default=0.0) * ask.horizon_s
+    together = sum(rates_per_s.values()) * ask.horizon_s * ask.repeats
+    if each > MOST_REQUESTS:
+        what = f"{each:,.0f} requests of one model in a repeat; at most {MOST_REQUESTS:,} are replayed"
+        raise InputError(Problem("--hours, --stress", what, "Ask for fewer"))
+    if together > MOST_TOGETHER:
+        what = f"{together:,.0f} requests in all repeats; at most {MOST_TOGETHER:,} are replayed"
+        raise InputError(Problem("--hours, --repeat, --stress", what, "Ask for fewer"))

@@ -96,9 +96,9 @@ def _regret(study: Study) -> Table:
         mine = [cell for cell in regret.cells if cell.fleet == name]
         failed = [cell.future for cell in mine if cell.usd is None]
         worst = max(mine, key=lambda cell: cell.regret_usd or 0.0)
-        where = f"cannot serve {', '.join(failed)}" if failed else f"if {worst.future} comes"
-        if not failed and not worst.regret_usd:
-            where = "none"
+        where = f"if {worst.future} comes" if worst.regret_usd else "none"
+        if failed:
+            where = f"cannot serve {', '.join(failed)}; else {where}"
         chosen = "; least regret: take this one" if name == regret.choice else ""
         table.add_row(clean(name), clean(where + chosen, _WORDS_CHARACTERS), f"{worst.regret_usd or 0.0:,.0f}")
     return table

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "catalogs" / "example" / "traffic"
 MODEL = "chat-large"
+CONV = ("--traffic", f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}")
 
 
 def test_the_command(planner):
@@ -38,10 +39,26 @@ def test_the_command(planner):
         (("--edge", "left"), "is none of"),
         (("--slower", "0"), "must be above 0"),
         (("--lose", "nobody"), "is no pool"),
-        (("--traffic", f"{LOGS / 'AzureLLMInferenceTrace_conv.csv'}={MODEL}", "--repeat", "0"), "at least 1"),
+        ((*CONV, "--repeat", "0"), "at least 1"),
+        (("--traffic", f"={MODEL}"), "no log is named"),
+        ((*CONV, "--hours", "1e-12"), "--hours: must be at least 1 s"),
+        ((*CONV, "--hours", "1e9"), "requests of one model in a repeat"),
+        ((*CONV, "--repeat", "1000000000"), "requests in all repeats"),
+        ((*CONV, "--stress", "1e9"), "requests of one model in a repeat"),
+        ((*CONV, "--seed", "-3"), "--seed: must not be below 0"),
     ],
 )
 def test_what_cannot_be_replayed(planner, arguments, words):
     code, out, err = planner("replay", str(ROOT / "reports" / "example"), *arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_plan_whose_routes_lead_nowhere(planner, tmp_path):
+    told = json.loads((ROOT / "reports" / "example" / "plan.json").read_text())
+    for row in told["routes"]:
+        row["pool"] += "?"
+    (tmp_path / "plan.json").write_text(json.dumps(told))
+    code, out, err = planner("replay", str(tmp_path), *CONV, "--hours", "0.1", "--repeat", "1")
+    assert (code, out) == (2, "")
+    assert f"routes of '{MODEL}' lead to" in err

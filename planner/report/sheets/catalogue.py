@@ -58,7 +58,7 @@ def _table(view: View, top: int) -> Table:
         result("MemoryGB", 9, (_known(p.memory_gb) for p in lots), COUNT),
         result("Provider", 10, (p.provider for p in lots)),
         result("RegionId", 11, (p.region or "any" for p in lots)),
-        result("PricingCategory", 13, (unit_prices.pricing_category(p) for p in lots)),
+        result("PricingCategory", 15, (unit_prices.pricing_category(p) for p in lots)),
         rate("ListUnitPrice", "=IF(tblGpuPrices[PrintedPrice]@>0,tblGpuPrices[PrintedPrice]@,"
              "tblGpuPrices[OwnUnitPrice]@)"),
         result("NegotiatedDiscount", fitting("NegotiatedDiscount", _RATE), (_DISCOUNT for _ in lots), SHARE),
@@ -71,7 +71,7 @@ def _table(view: View, top: int) -> Table:
         rate("EffectiveUnitPrice", "=IF(tblGpuPrices[GpuHoursPaid]@>0,tblGpuPrices[Cost, USD]@"
              "/tblGpuPrices[GpuHoursPaid]@,0)"),
         result("LastQtrUnitPrice", fitting("LastQtrUnitPrice", _RATE), (_last(view, p) for p in lots), USD_RATE),
-        Column("BillingCurrency", 13, tuple(view.plan.currency for _ in lots)),
+        Column("BillingCurrency", 15, tuple(view.plan.currency for _ in lots)),
         Column("FxToReporting", fitting("FxToReporting", _RATE), tuple(_fx(view) for _ in lots), fx, USD_RATE),
         Column("Source", 22, tuple(p.source_url for p in lots)),
         Column("SourceDate", 11, tuple(p.price_as_of for p in lots), number=DATE),

@@ -25,7 +25,7 @@ from planner.report.sheets import (
     sensitivity,
     showback,
 )
-from planner.report.style import COUNT, MTOK, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
+from planner.report.style import COUNT, MTOK, ORDINAL, RED, SHARE_FINE, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table
 from planner.report.view import View
 
@@ -261,7 +261,7 @@ def build(view: View) -> Sheet:
     as_solved = next(i for i, check in enumerate(rows) if check.text == INPUTS_AS_SOLVED)
     numbers = tuple(check.number for check in rows)
     columns = (
-        Column("No", 8, tuple(range(1, len(rows) + 1))),
+        Column("No", 8, tuple(range(1, len(rows) + 1)), number=ORDINAL),
         Column("Check", 58, tuple(check.text for check in rows), pad=NOT_HERE),
         Column("Left", 17, tuple(check.left for check in rows), Kind.LINK, numbers),
         Column("Rule", 9, tuple(check.rule for check in rows)),

@@ -45,10 +45,6 @@ def build(view: View) -> Sheet:
     )
 
 
-ROOM = 2.5
-"""Beyond what a header takes at least: this sheet has it."""
-
-
 def checks(view: View) -> tuple[Check, ...]:
     """Used and unused hours are those of the contracts; the parts of hardware are its cost."""
     del view
@@ -88,20 +84,20 @@ def _table(plan: FleetPlan, top: int) -> Table:
         return Column(header, width, _cells(rows, values, NONE), Kind.RESULT, number, pad=NONE)
 
     def usd(header: str, formula: str) -> Column:
-        return Column(header, fitting(header) + ROOM, Formula(formula), Kind.LINK, USD, total=True)
+        return Column(header, fitting(header), Formula(formula), Kind.LINK, USD, total=True)
 
     def hours(header: str, formula: str) -> Column:
-        return Column(header, fitting(header) + ROOM, Formula(formula), Kind.LINK, COUNT, total=True)
+        return Column(header, fitting(header), Formula(formula), Kind.LINK, COUNT, total=True)
 
     def priced(header: str) -> str:
         return f"=tblCommitParts[GpuHours]@*SUMIFS(tblGpu[{header}],tblGpu[Lot],[{_KEY}])"
 
     unused = "tblCommitParts[FixedCost]@*[UnusedHours]/[HoursInQuarter]"
     columns = (
-        Column(_KEY, 28, _cells(rows, [h.purchase.offer_id for h in rows], NOTHING), Kind.RESULT),
+        Column(_KEY, 26, _cells(rows, [h.purchase.offer_id for h in rows], NOTHING), Kind.RESULT),
         text("Type", 15, [h.type for h in rows]),
         text("Category", 11, ["Usage" if h.is_commitment else "Hardware" for h in rows]),
-        text("Gpu", 30, [h.purchase.gpu for h in rows]),
+        text("Gpu", 13, [h.purchase.gpu for h in rows]),
         text("RegionId", 11, [h.purchase.region or "any" for h in rows]),
         Column("Quantity", 10, _cells(rows, [h.instances for h in rows], 0), Kind.RESULT, COUNT, total=True),
         text("Unit", 11, ["instances" for _ in rows]),
@@ -128,10 +124,10 @@ def _parts(plan: FleetPlan, top: int) -> Table:
     rows = held_lots(plan)
 
     def result(header: str, values: Sequence[Value]) -> Column:
-        return Column(header, fitting(header) + ROOM, _cells(rows, values, 0), Kind.RESULT, COUNT)
+        return Column(header, fitting(header), _cells(rows, values, 0), Kind.RESULT, COUNT)
 
     def linked(header: str, formula: str, number: str = USD) -> Column:
-        return Column(header, fitting(header) + ROOM, Formula(f"={formula}"), Kind.LINK, number)
+        return Column(header, fitting(header), Formula(f"={formula}"), Kind.LINK, number)
 
     def lot(table: str, header: str) -> str:
         return _of_lot(table, header, "Lot")
@@ -139,7 +135,7 @@ def _parts(plan: FleetPlan, top: int) -> Table:
     held = "tblCommit[HoursInQuarter]@"
     capital = f"{lot('tblHardware', 'Depreciation, USD')}+{lot('tblHardware', 'Return on capital, USD')}"
     columns = (
-        Column("Lot", 28, _cells(rows, [h.purchase.offer_id for h in rows], NOTHING), Kind.RESULT),
+        Column("Lot", 26, _cells(rows, [h.purchase.offer_id for h in rows], NOTHING), Kind.RESULT),
         result("PaidAtStart", [int(h.paid_at_start) for h in rows]),
         result("HoursEach", [h.hours_each for h in rows]),
         result("HoursBetween", [h.hours_between for h in rows]),
@@ -184,7 +180,7 @@ def _coverage(top: int) -> Table:
     )  # fmt: skip
     measures, formulas, units, numbers, meanings = zip(*rows, strict=True)
     columns = (
-        Column("Measure", 28, measures),
+        Column("Measure", 26, measures),
         Column("Value", 14, tuple(Formula(text) for text in formulas), Kind.LINK, numbers),
         Column("Unit", 9, units),
         Column("Meaning", 22, meanings),
@@ -196,7 +192,7 @@ def _held_table(plan: FleetPlan, top: int) -> Table:
     rows = [(h, t, period.name) for h in held_lots(plan) for t, period in enumerate(plan.periods)]
     runs = "SUMIFS(tblLots[Instances running],tblLots[Lot],[Lot],tblLots[Period],[Period])"
     columns = (
-        Column("Lot", 28, tuple(h.purchase.offer_id for h, _, _ in rows) or (NOTHING,), Kind.RESULT),
+        Column("Lot", 26, tuple(h.purchase.offer_id for h, _, _ in rows) or (NOTHING,), Kind.RESULT),
         Column("Period", 14, tuple(name for _, _, name in rows) or ("",)),
         Column("Hours", 9, Formula("=SUMIFS(tblPeriods[Hours],tblPeriods[Period],[Period])"), Kind.LINK, MTOK),
         Column("Instances held", 12, tuple(h.by_period[t] for h, t, _ in rows) or (0,), Kind.RESULT, COUNT),

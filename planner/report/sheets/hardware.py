@@ -42,7 +42,7 @@ def hardware_table(plan: FleetPlan, top: int) -> Table:
     reserved = "[Instances bought]*<1>"
     depreciation = "[Price of one, USD]*(1-[Residual])/([Life, years]*<1>)"
     columns = (
-        Column("Lot", 28, tuple(p.offer_id for p in rows) or (NOTHING,), Kind.RESULT),
+        Column("Lot", 26, tuple(p.offer_id for p in rows) or (NOTHING,), Kind.RESULT),
         Column("How it is had", 14, tuple(p.kind for p in rows) or ("",), Kind.RESULT),
         Column("Instances bought", 9, tuple(p.reserved_instances for p in rows) or (0,), Kind.RESULT, COUNT),
         stated("Price of one, USD", 12, [_of(p, capex_id(p)) for p in rows], COUNT),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.report.sheets import inputs
-from planner.report.style import NAVY, Kind
+from planner.report.style import NAVY, ORDINAL, Kind
 from planner.report.table import FIRST_TABLE_ROW, Column, Formula, Sheet, Table, Value
 from planner.report.view import View
 
@@ -22,7 +22,7 @@ def build(view: View) -> Sheet:
     counted = tuple(range(1, len(texts) + 1)) if texts != (NONE,) else (0,)
     kinds = tuple(Kind.LINK if isinstance(text, Formula) else Kind.RESULT for text in texts)
     columns = (
-        Column("No", 8, counted),
+        Column("No", 8, counted, number=ORDINAL),
         Column("Warning", 130, texts, kinds, left=True),
     )
     return Sheet(
