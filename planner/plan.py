@@ -19,6 +19,10 @@ READABLE = (2, 3)
 """Versions that can be read: version 3 added `FleetPlan.reporting`, which may be missing."""
 
 
+MOST_REPLICAS = 10**7
+"""Of one pool that a plan is read with: a larger number is a slip, and would be replayed for ever."""
+
+
 class Frozen(BaseModel):
     """Immutable, and strict about keys."""
 
@@ -206,7 +210,7 @@ class PoolPeriod(Frozen):
     replicas_needed: int
     replicas_asked: int
     """The need with spares, least count and step."""
-    replicas: int
+    replicas: int = Field(ge=0, le=MOST_REPLICAS)
     """That run: those asked for, and as many more as surviving the loss of a region takes."""
 
 
@@ -299,11 +303,11 @@ class Pool(Frozen):
     replicas_needed: int
     """Least replicas for the load, before spares."""
     replicas_spare: int
-    replicas: int
+    replicas: int = Field(ge=0, le=MOST_REPLICAS)
     gpus: int
     periods: tuple[PoolPeriod, ...] = ()
     placements: tuple[PoolPlacement, ...] = ()
-    usd: float
+    usd: float = Field(ge=0, allow_inf_nan=False)
     """Its part of the fleet's cost: that of each supply, by GPU-hours of running replicas."""
     score_drop: float | None = None
     """Measured drop of the quality score of its dtypes, where the owner states one."""
@@ -403,7 +407,7 @@ class Purchase(Frozen):
     gpu: str
     term: str
     gpus_per_instance: int
-    instances: int
+    instances: int = Field(ge=0)
     """Largest number that is paid in a period."""
     instances_by_period: tuple[int, ...]
     """That run."""
@@ -423,7 +427,7 @@ class Purchase(Frozen):
     sunk_usd: float
     hours: float
     """Of the horizon."""
-    usd: float
+    usd: float = Field(allow_inf_nan=False)
     liability_after_usd: float = 0.0
     """What a new commitment still costs after the horizon."""
     power_kw_per_instance: float = 0.0
@@ -518,7 +522,7 @@ class FleetPlan(Frozen):
     horizon_start: dt.date
     horizon_end: dt.date
     """Exclusive."""
-    horizon_hours: float
+    horizon_hours: float = Field(gt=0, allow_inf_nan=False)
     currency: str
     reporting: Reporting | None = None
     """``None``: USD."""

@@ -244,6 +244,9 @@ def _guess_caveats(pools: Sequence[Standing]) -> Iterable[str]:
             if term.origin is Origin.GUESS:
                 key = f"'{term.name}' is a guess ({term.source})"
                 users.setdefault(key, []).append(f"{pool.name} {term.gib:.2f} GiB")
+        if "guess" in config.speed.source:
+            key = f"speed on {config.gpu.id} is a guess: {config.speed.source}"
+            users.setdefault(key, []).append(pool.name)
         for field in sorted(set(config.gpu.unverified) & FIGURES_USED):
             users.setdefault(f"{config.gpu.id}: {field} is not verified in the catalogue", []).append(pool.name)
     return [f"{text}: {', '.join(names)}" for text, names in users.items()]

@@ -461,6 +461,7 @@ class PlanRequest(Strict):
         for what, names in (
             ("model", [m.name for m in self.model]),
             ("scenario", [BASE, *(s.name for s in self.scenario)]),
+            ("sensitivity", [s.name for s in self.sensitivity if s.name]),
             ("quota", [*(q.name for q in self.quota), *(["budget"] if self.budget_usd is not None else [])]),
         ):
             # Spreadsheets look names up whatever their case.

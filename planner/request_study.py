@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from planner.strict import Strict
+from planner.strict import Name, Strict
 
 BASE = "Base"
 """Name of the plan of the request as it stands."""
@@ -43,7 +44,7 @@ class Adjustments(Strict):
 class ScenarioRequest(Adjustments):
     """Another future that is planned beside the request as it stands."""
 
-    name: str = Field(min_length=1, max_length=24)
+    name: Annotated[Name, Field(max_length=24)]
     why: str = ""
     source: str = ""
     source_date: dt.date | None = None

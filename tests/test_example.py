@@ -2,7 +2,7 @@
 
 Refresh after a wanted change (prices and code in separate commits):
 
-    planner plan catalogs/example/quarter.toml --now 2026-11-29T12:00:00Z
+    planner plan catalogs/example/quarter.toml --now 2026-11-30T12:00:00Z
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 REQUEST = ROOT / "catalogs" / "example" / "quarter.toml"
 GOLDEN = ROOT / "reports" / "example"
 NOW = read_plan(GOLDEN / "plan.json").created_at  # whoever plans the example anew sets another stamp
-REFRESH = f"refresh with: planner plan {REQUEST.relative_to(ROOT)} --now 2026-11-29T12:00:00Z"
+REFRESH = f"refresh with: planner plan {REQUEST.relative_to(ROOT)} --now 2026-11-30T12:00:00Z"
 
 
 @pytest.fixture(scope="module")

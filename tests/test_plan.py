@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,5 +34,27 @@ def test_a_plan_of_another_version_is_one_clear_error(tmp_path: Path, version: i
 def test_what_is_no_plan_is_left_to_the_validation(tmp_path: Path, text: str):
     path = tmp_path / "plan.json"
     path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValidationError):
+        read_plan(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ((), {"horizon_hours": 0.0}),
+        (("pools", 0), {"replicas": -3}),
+        (("pools", 0), {"usd": "NaN"}),
+        (("pools", 0, "periods", 0), {"replicas": 10**9}),
+        (("purchases", 0), {"instances": -5}),
+    ],
+)
+def test_impossible_figures_are_refused(tmp_path: Path, place: tuple[str | int, ...], value: dict[str, object]):
+    raw = json.loads(plan_to_json(sample_plan()))
+    node = raw
+    for step in place:
+        node = node[step]
+    node.update(value)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(raw), encoding="utf-8")
     with pytest.raises(ValidationError):
         read_plan(path)

@@ -104,10 +104,12 @@ def margins_of(need: Need, replicas: int, state: ReplicaState) -> tuple[Margin, 
         _margin(name, share * scale[Constraint(name)][0], *scale[Constraint(name)]) for name, share in shares.items()
     ]
     longest = longest_request(config.sizing)
+    plain = config.sizing.sliding_bytes_per_token == 0 and config.sizing.pool_state_bytes_per_request == 0
+    held = "tokens" if plain else "token equivalents"  # windows and states included
     return (
         *margins,
         _margin("tail budget", config.length.refused_request_share, need.slice.tail_budget, "share of requests"),
-        _margin("longest request", longest, config.pool_token_equivalents, "tokens"),
+        _margin("longest request", longest, config.pool_token_equivalents, held),
     )
 
 

@@ -185,5 +185,5 @@ def _time_stamp(text: str | None) -> dt.datetime:
     try:
         stamp = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(Problem("--now", f"'{text}' is not an ISO 8601 time", "Write 2026-11-29T12:00:00Z")) from None
+        raise InputError(Problem("--now", f"'{text}' is not an ISO 8601 time", "Write 2026-11-30T12:00:00Z")) from None
     return stamp.astimezone(dt.UTC) if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)

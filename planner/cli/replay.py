@@ -226,13 +226,13 @@ def _table(pools: Sequence[PoolReplay]) -> Table:
 
 def _figure(value: float, unit: str) -> str:
     if not math.isfinite(value):
-        return "none"
+        return "none served" if value > 0 else "none"
     return f"{value:,.1f} ms" if unit == "ms" else f"{value:.4%}"
 
 
 def _interval(row: Promise) -> str:
     if not math.isfinite(row.observed.low):
-        return "one repeat"
+        return "one repeat" if math.isfinite(row.observed.value) else ""
     return f"{_figure(max(row.observed.low, 0.0), row.unit)} to {_figure(row.observed.high, row.unit)}"
 
 

@@ -28,6 +28,7 @@ class ChangeKind(StrEnum):
     UNSERVED = UNSERVED
     PRICE = "price"
     CONTRACT = "contract"
+    HORIZON = "horizon"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,19 @@ def changes(last: FleetPlan, now: FleetPlan) -> tuple[Change, ...]:
     said.sort(key=lambda change: (-abs(change.usd or 0.0), change.subject))
     prices = (Change(ChangeKind.PRICE, offer, lead) for offer, lead in price_words(last, now))
     contracts = (Change(ChangeKind.CONTRACT, root, lead) for root, lead in contract_words(last, now))
-    return (*said, *_unserved(last, now), *prices, *contracts)
+    return (*said, *_unserved(last, now), *_horizon(last, now), *prices, *contracts)
+
+
+def _horizon(last: FleetPlan, now: FleetPlan) -> Iterable[Change]:
+    """Another number of hours, in which the same replicas cost more or less."""
+    before, after = last.horizon_hours, now.horizon_hours
+    if before != after:
+        more, longer = ("more", "longer") if after > before else ("fewer", "shorter")
+        lead = (
+            f"the horizon has {after:,.0f} h, {abs(after - before):,.0f} {more} than last quarter's "
+            f"({after / before - 1:+.1%}): what always runs is paid for that much {longer}"
+        )
+        yield Change(ChangeKind.HORIZON, "horizon", lead)
 
 
 def model_usd(plan: FleetPlan) -> dict[str, float]:

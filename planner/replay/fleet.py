@@ -189,7 +189,10 @@ def _check(engines: Sequence[PoolEngine], ask: Ask) -> None:
 
 
 def _check_size(rates_per_s: Mapping[str, float], ask: Ask) -> None:
-    """Refuse what would take days or all memory."""
+    """Refuse rates that are none, and what would take days or all memory."""
+    for model, rate in rates_per_s.items():
+        if not (rate > 0 and np.isfinite(rate)):
+            raise InputError(Problem(f"model '{model}'", f"the plan's rate is {rate:g} requests/s", "Plan it again"))
     each = max(rates_per_s.values(), default=0.0) * ask.horizon_s
     together = sum(rates_per_s.values()) * ask.horizon_s * ask.repeats
     if each > MOST_REQUESTS:

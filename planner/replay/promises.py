@@ -41,7 +41,12 @@ class Promise:
 
     @property
     def passed(self) -> bool:
-        """Whether the limit is not refuted: the interval, or the one value there is, does not lie beyond it."""
+        """Whether the limit is not refuted: the interval, or the one value there is, does not lie beyond it.
+
+        Where nothing was observed, such as the TPOT of a pool that refuses all it gets, nothing is refuted.
+        """
+        if np.isnan(self.observed.value):
+            return True
         least = self.observed.low if np.isfinite(self.observed.low) else self.observed.value
         return bool(least <= self.limit)
 
@@ -72,16 +77,21 @@ class Seen:
 
 
 def seen(pool: Pool, outcome: PoolOutcome) -> Seen:
-    """Figures of one replayed pool; times are NaN where no request was served."""
+    """Figures of one replayed pool.
+
+    Times are NaN where there was nothing to serve, and infinite where something was and nothing was served in time.
+    """
     fate = outcome.fate
     ttft = outcome.ttft_s
     served = outcome.served
+    unfinished = int((fate == Fate.UNFINISHED).sum())
+    none = float("inf") if unfinished and not len(served) else float("nan")
     tokens = outcome.requests.prompt_tokens[served].sum() + outcome.requests.output_tokens[served].sum()
     return Seen(
         requests=len(fate),
         served=len(served),
         refused=int(((fate == Fate.REFUSED_LENGTH) | (fate == Fate.REFUSED_POOL)).sum()),
-        unfinished=int((fate == Fate.UNFINISHED).sum()),
+        unfinished=unfinished,
         served_tokens=int(tokens),
         preemptions=int(outcome.preemptions.sum()),
         short_share=float(outcome.share_of_time("short_s").mean()),
@@ -91,16 +101,18 @@ def seen(pool: Pool, outcome: PoolOutcome) -> Seen:
         live_tokens=float(outcome.share_of_time("used_token_s").mean()),
         queue_requests=float(outcome.share_of_time("queue_request_s").mean()),
         most_waiting=max(each.most_waiting for each in outcome.replicas),
-        ttft_ms=units.s_to_ms(float(np.quantile(ttft, pool.speed.ttft_percentile))) if len(ttft) else float("nan"),
-        tpot_ms=units.s_to_ms(outcome.tpot_s),
+        ttft_ms=units.s_to_ms(float(np.quantile(ttft, pool.speed.ttft_percentile))) if len(ttft) else none,
+        tpot_ms=units.s_to_ms(outcome.tpot_s) if len(served) else none,
     )
 
 
 def observed(values: Sequence[float]) -> Observed:
     """Mean and Student's interval of independent repeats (W. S. Gosset, Biometrika 6(1), 1908)."""
-    figures = np.array([value for value in values if np.isfinite(value)])
+    figures = np.array([value for value in values if not np.isnan(value)])
     if not len(figures):
         return Observed(float("nan"), float("nan"), float("nan"))
+    if np.isinf(figures).any():
+        return Observed(float("inf"), float("inf"), float("inf"))
     mean = float(figures.mean())
     if len(figures) == 1:
         return Observed(mean, float("nan"), float("nan"))

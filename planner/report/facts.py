@@ -161,7 +161,7 @@ def no_runner_up(pool: Pool) -> str:
 def reason(pool: Pool) -> str:
     """Why, without the clause on the runner-up: its configuration and extra cost have columns of their own."""
     if pool.runner_up is None:
-        return pool.why
+        return pool.why.removesuffix("; the next best was not looked for")
     clause = f"; next best: {pool.runner_up.description}"
     return pool.why.removesuffix(clause)
 

@@ -20,7 +20,7 @@ from planner.cli.plan import FILES, default_folder
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "catalogs" / "example"
-NOW = "2026-11-29T12:00:00Z"
+NOW = "2026-11-30T12:00:00Z"
 
 SMALL = """
 [quarter]

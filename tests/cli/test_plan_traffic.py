@@ -62,7 +62,7 @@ def folder(tmp_path: Path, planner: Run) -> Path:
 
 
 def test_inputs_say_what_was_measured_and_what_assumed(folder: Path, planner: Run) -> None:
-    asked = ("--now", "2026-11-29T12:00:00Z", "-o", str(folder / "plan"))
+    asked = ("--now", "2026-11-30T12:00:00Z", "-o", str(folder / "plan"))
     code, _, err = planner("plan", str(folder / "quarter.toml"), *asked)
     assert (code, err) == (0, "")
     found = inputs(folder / "plan" / "plan.xlsx")

@@ -62,3 +62,13 @@ def test_a_plan_whose_routes_lead_nowhere(planner, tmp_path):
     code, out, err = planner("replay", str(tmp_path), *CONV, "--hours", "0.1", "--repeat", "1")
     assert (code, out) == (2, "")
     assert f"routes of '{MODEL}' lead to" in err
+
+
+def test_a_plan_without_a_rate(planner, tmp_path):
+    told = json.loads((ROOT / "reports" / "example" / "plan.json").read_text())
+    for pool in told["pools"]:
+        pool["stated_rate_per_s"] = 0.0
+    (tmp_path / "plan.json").write_text(json.dumps(told))
+    code, out, err = planner("replay", str(tmp_path), *CONV, "--hours", "0.1", "--repeat", "1")
+    assert (code, out) == (2, "")
+    assert "the plan's rate is 0" in err

@@ -74,7 +74,10 @@ def test_traffic_is_in_requests_an_hour_of_each_horizon():
     code = next(pool for pool in now.pools if pool.name == "code")
     longer = now.model_copy(update={"horizon_hours": 2 * now.horizon_hours})
     pools = tuple(pool.model_copy(update={"offered_requests": 2 * pool.offered_requests}) for pool in now.pools)
-    assert changes(longer.model_copy(update={"pools": pools}), now) == ()
+    (only,) = changes(longer.model_copy(update={"pools": pools}), now)
+    assert only.kind is ChangeKind.HORIZON
+    assert only.usd is None
+    assert only.text.startswith("the horizon has 2,160 h, 2,160 fewer than last quarter's (-50.0%)")
     found = _only(_pool("code", offered_requests=0.75 * code.offered_requests), now)
     assert found.text == "code stays on 3 x H100-SXM: traffic +33 %"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from planner.plan_file import plan_at
 from planner.replay.engines import engines_of
 from planner.replay.fleet import Ask, least_replicas, planning_rate_per_s, replay_fleet
 from planner.replay.pool import replay_pool
-from planner.replay.promises import observed
+from planner.replay.promises import observed, promises, seen
 from planner.replay.trace import Source, at_rate, read_trace
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +93,16 @@ def test_student_by_hand():
     assert found.value == 2.0
     assert found.high - found.value == pytest.approx(4.302652729911275 / math.sqrt(3))
     assert math.isnan(observed([5.0]).low)
+
+
+def test_nothing_to_serve_refutes_nothing_and_nothing_served_refutes(plan, engines, traces):
+    each = next(e for e in engines if e.pool.model == MODEL)
+    requests = at_rate(traces[MODEL], 1.0, 60.0, 0)
+    too_long = replace(each.engine, max_model_len=1)
+    refused = promises(each.pool, [seen(each.pool, replay_pool(requests, too_long, 1, 60.0))])
+    assert [row.passed for row in refused if row.unit == "ms"] == [True, True]
+    assert not next(row for row in refused if row.constraint == "tail budget").passed
+    stuck = engines_of(plan, load_catalog(), slower=1e9)
+    frozen = next(e for e in stuck if e.pool.model == MODEL)
+    late = promises(each.pool, [seen(each.pool, replay_pool(requests, frozen.engine, 1, 60.0))] * 2)
+    assert [row.passed for row in late if row.unit == "ms"] == [False, False]

@@ -75,7 +75,7 @@ def _next_best(pool: Pool) -> Markup:
         return Markup('<p class="runner"><strong>Next best:</strong> none found.</p>')
     best = pool.runner_up
     flip = (
-        "no price of the chosen GPU type makes it as cheap"
+        "not found at which price of a GPU type it is as cheap"
         if best.flip_usd_per_gpu_h is None
         else f"as cheap when the chosen GPU type costs {rate(best.flip_usd_per_gpu_h)} USD per GPU-hour"
     )

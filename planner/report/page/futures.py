@@ -112,7 +112,7 @@ def _regret(regret: Regret | None) -> Markup:
         for fleet in fleets
     ]
     caption = "Regret: what each fleet costs in each future, USD, and how much more than the best fleet of that future"
-    notes = dict.fromkeys(cell.note for cell in regret.cells if cell.note)
+    notes = [f"Fleet of {cell.fleet} if {cell.future} comes: {cell.note}" for cell in regret.cells if cell.note]
     words = Markup('<p class="claim">The fleet of {} has the least largest regret: {} USD.</p>').format(
         short(regret.choice), usd(regret.largest_usd)
     )

@@ -314,7 +314,7 @@ def _finish(sheet: Worksheet, book: Book) -> None:
         ("B3", words),
         ("C3", "=COUNTIF(tblChecks[Holds (1/0)],0)"),
         ("D3", f"=1+(A3=0)*(1+{edited})"),
-        ("E3", "=ROWS(tblChecks[No])"),
+        ("E3", '=COUNTIF(tblChecks[No],">0")'),
     ):
         sheet[place] = book.resolve(Formula(template), "Checks")
     for place, number in (("C3", '0" fail"'), ("D3", '"case "0'), ("E3", '"of "0')):

@@ -10,8 +10,8 @@ from planner.report.table import Column, Formula, Sheet, Table, stack
 from planner.units import bytes_to_gib, gib_to_mib
 
 EXTRA = "Extra USD, re-solve"
-NO_FLIP = "no price"
-"""Where no price of the chosen GPU type makes the next best as cheap, or none was found."""
+NO_FLIP = "not found"
+"""Where there is no next best, or no one price to change: several GPU types, or the next best needs this one too."""
 
 
 def build(plan: FleetPlan) -> Sheet:
@@ -62,7 +62,7 @@ def _fit(plan: FleetPlan, top: int) -> Table:
         ),
         Column("Prompts' share of work", 10, tuple(input_work_share(p) for p in pools), Kind.RESULT, SHARE_FINE),
         Column(EXTRA, 14, extra, Kind.RESULT, USD),
-        Column("It wins below, USD per GPU-hour, re-solve", 13, flips, Kind.RESULT, USD_RATE),
+        Column("It loses above, USD per GPU-hour, re-solve", 13, flips, Kind.RESULT, USD_RATE),
         Column("Next best configuration", 34, tuple(facts.runner_up(p) for p in pools), Kind.RESULT),
         Column("Why", 50, tuple(facts.reason(p) for p in pools), Kind.RESULT),
     )

@@ -131,8 +131,9 @@ TERMS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Extra USD, re-solve",
-        "The whole plan is solved again with the model on its next best configuration; the extra cost is the "
-        "difference for the same tokens.",
+        "The whole plan is solved again without the GPU types that the model stands on, so all of its pools move; the "
+        "extra cost is the difference for the same tokens. It loses above: price of a GPU-hour of its type at which "
+        "both cost the same; not found where a model stands on several types.",
         "Fit",
     ),
     (

@@ -22,6 +22,7 @@ from planner.report.sheets.measures_finance import (
     currency_measures,
     fleet_measures,
     last_measures,
+    regret_measures,
     scenario_measures,
 )
 from planner.report.style import COUNT, DATE, SHARE, SHARE_FINE, USD, USD_RATE
@@ -37,7 +38,15 @@ def measures(view: View) -> tuple[Measure, ...]:
     """The figures of the summary, most important first."""
     money, rest = _money(), (*_volume(), *fleet_measures())
     in_currency = currency_measures(view, (*money, *rest))
-    return (*scenario_measures(view), *money, *in_currency, *last_measures(view), *rest, *_record())
+    return (
+        *scenario_measures(view),
+        *money,
+        *in_currency,
+        *last_measures(view),
+        *regret_measures(view),
+        *rest,
+        *_record(),
+    )
 
 
 def _money() -> tuple[Measure, ...]:

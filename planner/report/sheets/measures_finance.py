@@ -44,6 +44,27 @@ def scenario_measures(view: View) -> tuple[Measure, ...]:
     )  # fmt: skip
 
 
+def regret_measures(view: View) -> tuple[Measure, ...]:
+    """What the scenarios say about the fleet that is shown; nothing where there is one future only."""
+    regret = view.study.regret
+    if regret is None:
+        return ()
+    mine = [cell for cell in regret.cells if cell.fleet == view.name]
+    unserved = ", ".join(cell.future for cell in mine if cell.usd is None) or "none"
+    return (
+        Measure(
+            "summary/regret", "Fleet that is regretted least", regret.choice, "scenario", "General", "Sensitivity",
+            "Of the scenarios' fleets, whichever future comes: its pools stay, its replicas follow the load",
+            Kind.RESULT,
+        ),
+        Measure(
+            "summary/unserved", "Futures that this fleet cannot serve", unserved, "scenarios", "General",
+            "Sensitivity", "With the pools chosen here, however many replicas they get; what is short stands there",
+            Kind.RESULT,
+        ),
+    )  # fmt: skip
+
+
 def fleet_measures() -> tuple[Measure, ...]:
     """How full the fleet is, what of it is committed, and what it costs in cash and in a year."""
     cost = "tblCost[Cost, USD]#total"

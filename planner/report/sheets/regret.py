@@ -26,7 +26,7 @@ def costs_table(study: Study, top: int) -> Table:
     columns = (
         Column("Fleet", 26, tuple(fleets)),
         *across,
-        Column("Dearest", 12, Formula(f"=MAX({_across(futures)})"), Kind.FORMULA, USD),
+        Column("Dearest served", 12, Formula(f"=MAX({_across(futures)})"), Kind.FORMULA, USD),
     )
     heading = "Cost of each fleet (down) in each future (across), USD, re-solve; counts of replicas follow the load"
     return Table("tblRegretCost", "Sensitivity", top, columns, len(fleets), heading, workings=True)

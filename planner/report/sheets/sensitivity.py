@@ -64,7 +64,7 @@ def checks(view: View) -> tuple[Check, ...]:
             "Regret of a fleet in its own future is 0 within the solver's gap",
             Formula("=MAX(tblRegret[OwnFuture])"),
             Rule.AT_MOST,
-            Formula("=<1>*MAX(tblRegretCost[Dearest])", (input_ids.GAP_TARGET,)),
+            Formula("=<1>*MAX(tblRegretCost[Dearest served])", (input_ids.GAP_TARGET,)),
             input_ids.TOLERANCE_USD,
             "Sensitivity",
             USD_CENTS,
