@@ -86,7 +86,8 @@ def test_the_head_holds_the_totals(example: FleetPlan, example_tree: Node) -> No
     assert f"{len(example.warnings)} warnings" in words(example_tree.with_id("overview"))
     assert len(example_tree.with_id("warnings").all("li")) == len(example.warnings)
     head = words(example_tree.all("header", "masthead")[0])
-    for text in (example.title, example.owner, example.run_id, f"{example.created_at:%Y-%m-%d %H:%M} UTC", "2027-01-01"):
+    stamp = f"{example.created_at:%Y-%m-%d %H:%M} UTC"
+    for text in (example.title, example.owner, example.run_id, stamp, "2027-01-01"):
         assert text in head
 
 
