@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner import units
 from planner.actuals.assign import split
 from planner.catalog.load import load_catalog
 from planner.cli.traffic_folders import console, printable
@@ -109,7 +110,7 @@ def run(
         if not len(trace):
             problems.add(f"model '{model}'", f"no request lies in {part} of its log", "Take a wider --part")
     problems.raise_if_any()
-    _replay(known, engines, traces, Ask(3600.0 * hours, repeat, seed, stress, gone, sustained), least, as_json)
+    _replay(known, engines, traces, Ask(units.hours_to_s(hours), repeat, seed, stress, gone, sustained), least, as_json)
 
 
 def _replay(
@@ -185,7 +186,7 @@ def _print(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: 
     rates = ", ".join(f"{printable(name)} {rate:,.1f}/s" for name, rate in result.rates_per_s.items())
     screen.print(Text(f"{printable(plan.title)} (plan {plan.run_id})", style="bold"))
     when = "all the time" if ask.sustained else "in the busiest ten minutes"
-    screen.print(Text(f"{ask.repeats} repeats of {ask.horizon_s / 3600:g} h, seed {ask.seed}; {when}: {rates}"))
+    screen.print(Text(f"{ask.repeats} repeats of {ask.hours:g} h, seed {ask.seed}; {when}: {rates}"))
     screen.print(_table(result.pools))
     for pool in result.pools:
         for note in pool.notes:
@@ -241,7 +242,7 @@ def _as_json(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least
         "plan": plan.run_id,
         "passed": result.passed,
         "seed": result.ask.seed,
-        "hours": result.ask.horizon_s / 3600,
+        "hours": result.ask.hours,
         "stress": result.ask.stress,
         "sustained": result.ask.sustained,
         "rates_per_s": dict(result.rates_per_s),

@@ -23,9 +23,9 @@ from planner.cli.speed_plot import (
     write_bytes,
 )
 from planner.cli.speed_plot_options import TYPED_AS, WITHOUT_PLAN, PlotOptions, check_out
+from planner.deployed import deployment_of
 from planner.errors import InputError, Problem, Problems
 from planner.memory.size import size
-from planner.memory.types import Deployment, KvDtype, WeightDtype
 from planner.plan import FleetPlan, Pool, read_plan
 from planner.report.chart_file import FileKind
 from planner.report.speed_chart import speed_chart
@@ -138,7 +138,7 @@ def pool_curve(pool: Pool, catalog: Catalog, sources: SpeedSources) -> SpeedCurv
     shape = problems.attempt(lambda: catalog.model_shape(pool.weights))
     gpu = problems.attempt(lambda: catalog.gpu(pool.gpu))
     facts = problems.attempt(lambda: catalog.engine(pool.engine, pool.engine_version))
-    deployment = problems.attempt(lambda: _deployment(pool))
+    deployment = problems.attempt(lambda: deployment_of(pool))
     problems.raise_if_any()
     assert shape is not None
     assert gpu is not None
@@ -160,24 +160,6 @@ def pool_curve(pool: Pool, catalog: Catalog, sources: SpeedSources) -> SpeedCurv
         note = f"the plan's speeds come from another source: {pool.speed.tpot_ms.source}"
         curve = replace(curve, planned=replace(planned, note=f"{planned.note}; {note}"))
     return curve
-
-
-def _deployment(pool: Pool) -> Deployment:
-    problems = Problems()
-    formats = (("weight_dtype", pool.weight_dtype, WeightDtype), ("kv_dtype", pool.kv_dtype, KvDtype))
-    for name, value, known in formats:
-        if value not in list(known):
-            problems.add(f"pool {pool.name}", f"{value!r:.40} is no format", f"One of {', '.join(known)}", field=name)
-    problems.raise_if_any()
-    return Deployment(
-        tp=pool.tp,
-        weight_dtype=WeightDtype(pool.weight_dtype),
-        kv_dtype=KvDtype(pool.kv_dtype),
-        max_model_len=pool.max_model_len,
-        max_num_seqs=pool.max_num_seqs,
-        max_num_batched_tokens=pool.max_num_batched_tokens,
-        gpu_memory_utilization=pool.gpu_memory_utilization,
-    )
 
 
 def file_names(plan: FleetPlan) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.catalog.load import Catalog
+from planner.deployed import deployment_of
 from planner.errors import InputError, Problem, Problems
 from planner.memory.size import size
-from planner.memory.types import Deployment, KvDtype, WeightDtype
 from planner.plan import FleetPlan, Pool
 from planner.queueing.holding import holding_of, pool_token_equivalents
 from planner.queueing.load import scaled
@@ -68,7 +68,7 @@ def engine_of(pool: Pool, catalog: Catalog, sources: SpeedSources, edge: str, sl
         As `engines_of`.
     """
     shape, gpu = catalog.model_shape(pool.weights), catalog.gpu(pool.gpu)
-    sizing = size(shape, gpu, catalog.engine(pool.engine, pool.engine_version), _deployment(pool))
+    sizing = size(shape, gpu, catalog.engine(pool.engine, pool.engine_version), deployment_of(pool))
     if not sizing.starts:
         raise InputError(
             [Problem(pool.name, f"does not start ({r.rule}): {r.message}", "Plan again") for r in sizing.refusals]
@@ -93,15 +93,3 @@ def engine_of(pool: Pool, catalog: Catalog, sources: SpeedSources, edge: str, sl
         max_model_len=pool.max_model_len,
     )
     return PoolEngine(pool, engine, used, tuple(notes))
-
-
-def _deployment(pool: Pool) -> Deployment:
-    return Deployment(
-        tp=pool.tp,
-        weight_dtype=WeightDtype(pool.weight_dtype),
-        kv_dtype=KvDtype(pool.kv_dtype),
-        max_model_len=pool.max_model_len,
-        max_num_seqs=pool.max_num_seqs,
-        max_num_batched_tokens=pool.max_num_batched_tokens,
-        gpu_memory_utilization=pool.gpu_memory_utilization,
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from planner import units
 from planner.actuals.route import Turns, routing_of
 from planner.errors import InputError, Problem
 from planner.plan import FleetPlan, Pool
@@ -45,12 +46,17 @@ class Ask:
         Whether the planning rate is the mean of each repeat; else it is that of its busiest ten minutes, as planned.
     """
 
-    horizon_s: float = 3600.0
+    horizon_s: float = units.SECONDS_PER_HOUR
     repeats: int = 5
     seed: int = 0
     stress: float = 1.0
     fewer: Mapping[str, int] = field(default_factory=dict)
     sustained: bool = False
+
+    @property
+    def hours(self) -> float:
+        """Length of each repeat."""
+        return self.horizon_s / units.SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True)

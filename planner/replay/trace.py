@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner import units
 from planner.errors import InputError, Problem
 from planner.replay.types import FloatArray, IntArray, Requests
 from planner.traffic.canonical import Canonical
@@ -21,7 +22,6 @@ US_PER_S = 1e6
 LEAST_REQUESTS = 2
 PEAK_MINUTES = 10
 """As peaks of logs are measured (`planner.traffic.demand`)."""
-SECONDS_PER_MINUTE = 60.0
 PEAK_CORRECTIONS = 6
 PEAK_TOLERANCE = 0.01
 
@@ -160,9 +160,10 @@ def at_peak(trace: Trace, peak_per_s: float, horizon_s: float, seed: int) -> Req
 
 def busiest_per_s(arrival_s: FloatArray, horizon_s: float) -> float:
     """Arrivals a second in the busiest ten minutes, which begin at whole minutes; of a shorter horizon, its mean."""
-    minutes = int(horizon_s // SECONDS_PER_MINUTE)
+    minute_s = units.minutes_to_s(1.0)
+    minutes = int(horizon_s // minute_s)
     if minutes <= PEAK_MINUTES:
         return len(arrival_s) / horizon_s
-    counts = np.bincount((arrival_s // SECONDS_PER_MINUTE).astype(np.int64), minlength=minutes)[:minutes]
+    counts = np.bincount((arrival_s // minute_s).astype(np.int64), minlength=minutes)[:minutes]
     window = np.convolve(counts, np.ones(PEAK_MINUTES), mode="valid")
-    return float(window.max() / (PEAK_MINUTES * SECONDS_PER_MINUTE))
+    return float(window.max() / units.minutes_to_s(PEAK_MINUTES))

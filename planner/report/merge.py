@@ -17,9 +17,8 @@ from planner.report.align import KEYS, Aligned, align
 from planner.report.sheets import solved
 from planner.report.sheets.solved import SolvedCell
 from planner.report.table import Book, Column, Formula, Sheet, Table, Value, Written
+from planner.strict import PADDING
 
-NONE = "(none)"
-"""Stands in a padded row where other tables look names up."""
 _BEFORE = "Checks"
 """Sheet before which Solved stands."""
 _T = TypeVar("_T")
@@ -268,4 +267,4 @@ def _pad(own: Sequence[Column], there: Table) -> Value:
         return ""
     if not constants or not all(isinstance(cell, str) for cell in constants):
         return 0
-    return NONE if column.header in KEYS or column.header == there.columns[0].header else ""
+    return PADDING if column.header in KEYS or column.header == there.columns[0].header else ""

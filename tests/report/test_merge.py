@@ -14,12 +14,13 @@ from openpyxl.utils.cell import coordinate_to_tuple
 
 from planner.plan import FleetPlan, Reporting
 from planner.report.align import align
-from planner.report.merge import NONE, merge
+from planner.report.merge import merge
 from planner.report.recalc import recalculate_with_libreoffice
 from planner.report.scenarios import IN_SCENARIO, names
 from planner.report.sheets.inputs import input_rows
 from planner.report.table import Book, Column, Formula, Sheet, Table, Written
 from planner.report.workbook import layout, write_workbook
+from planner.strict import PADDING
 from planner.study import Scenario, Study
 
 SCENARIOS = ("Base", "High", "Low")
@@ -76,7 +77,7 @@ def _sums(read: Read, table: Table, key: str, header: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in zip(_column(read, table, key), _column(read, table, header), strict=True):
         assert isinstance(value, int | float), (table.name, header, value)
-        if name in {NONE, "", None}:
+        if name in {PADDING, "", None}:
             assert value == 0, (table.name, header)
         else:
             found[str(name)] = found.get(str(name), 0.0) + value
@@ -339,7 +340,7 @@ def test_padding_moves_what_stands_below_and_formulas_follow():
     book = merge([_book(("a", "b")), _book(("a", "b", "c"))], ("Base", "More"), IN_SCENARIO)
     some, low = book.tables["tblSome"], book.tables["tblLow"]
     assert (some.rows, low.top, book.named["total"]) == (3, some.bottom + 3, "One!$B$8")
-    assert some.columns[0].cell(2) == Written("=INDEX(Solved!$F5:$G5,in_scenario)", texts=(NONE, "c"))
+    assert some.columns[0].cell(2) == Written("=INDEX(Solved!$F5:$G5,in_scenario)", texts=(PADDING, "c"))
     assert book.tables["tblSolved"].rows == 2
     assert book.resolve(low.columns[0].cell(0), "One", low, 0) == "=SUM($B$5:$B$7)"
 

@@ -68,8 +68,7 @@ def solve_ratio(
     """
     clock, table = Clock.of(settings.time_limit_s), table_of(data)
     most, least = total_most(data), _least_served(data, table)
-    loses = bool((table.lost_tokens > 0).any())
-    theta = (usd_per_token if usd_per_token is not None else _first_ratio(data, table)) if loses else 0.0
+    loses, theta = _theta(data, table, usd_per_token)
     best: Decision | None = None
     bound, warm = 0.0, tuple(warm_start)
     preferred = np.array([c.exact for c in table.columns], dtype=bool) if exact_first else None
@@ -111,9 +110,15 @@ def relaxed_columns(
         Keys of columns to begin from.
     """
     table = table_of(data)
-    loses = bool((table.lost_tokens > 0).any())
-    theta = (usd_per_token if usd_per_token is not None else _first_ratio(data, table)) if loses else 0.0
+    _, theta = _theta(data, table, usd_per_token)
     return tuple(table.columns[i] for i in relaxed(data, table, theta, settings, start)), theta
+
+
+def _theta(data: ProgramData, table: ColumnTable, usd_per_token: float | None) -> tuple[bool, float]:
+    """Whether any column loses tokens, and the first theta: the one given, else from list prices; else 0."""
+    if not (table.lost_tokens > 0).any():
+        return False, 0.0
+    return True, _first_ratio(data, table) if usd_per_token is None else usd_per_token
 
 
 def _ratio_bound(cost_bound: float, theta: float, most: float, least: float) -> float:

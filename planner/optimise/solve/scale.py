@@ -25,7 +25,7 @@ from planner.optimise.solve.polish import polish
 from planner.optimise.solve.relaxation import Bound, lower_bound, relaxed_feasible
 from planner.optimise.solve.solvers import Watch, proven_status, solve_program
 from planner.optimise.solve.table import BoolArray, ColumnTable, IntArray, most_tokens
-from planner.optimise.solve.whole_nodes import WholeBound, WholeSearch
+from planner.optimise.solve.whole_nodes import WITHIN, WholeBound, WholeSearch
 from planner.optimise.types import Certificate, ProgramData, SolverSettings
 from planner.plan import SolveStatus
 
@@ -44,8 +44,6 @@ FIRST_SHARE, POLISH_SHARE, WHOLE_SHARE = 0.08, 0.12, 0.3
 TURNS, FIRST_NODES, FIRST_CHOICES = 5, 250, 12
 """Turns of bound and plan; nodes and choices of the first, twice as many in each that follows."""
 MOST_CHOICES = 100_000
-WITHIN = 0.999
-"""Share of the gap that a bound is to prove, so that no rounding error keeps it from being enough."""
 LEAST_SOLVE_S = 1.0
 ROUNDING = 1e-6
 """USD that make no difference between plans: the program with more columns is kept then."""

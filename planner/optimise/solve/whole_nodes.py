@@ -32,6 +32,8 @@ WHOLE = 2e-3
 """How far from whole a count may be; the trace of demand on every supply makes it up to 1e-3 of an instance more."""
 CLOSE = 2e-4
 """A node is priced until its value and its bound are this close, as a share."""
+WITHIN = 0.999
+"""Share of the gap that a bound is to prove, so that no rounding error keeps it from being enough."""
 MOST_ROUNDS = 12
 """Rounds of pricing in one node."""
 FIRST_GAIN = 0.2
@@ -224,7 +226,7 @@ class WholeSearch:
         if value < self._cheapest:
             order, share = self._relaxation.shares()
             self._cheapest, self._plan = value, np.sort(order[share > 0.5])
-            self._target = min(self._target, (1.0 - 0.999 * self._gap_asked) * value)
+            self._target = min(self._target, (1.0 - WITHIN * self._gap_asked) * value)
 
 
 class ModelSplits:
