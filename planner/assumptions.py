@@ -58,6 +58,9 @@ def _policy(request: PlanRequest, owner: Owner, catalog: Catalog) -> Iterator[As
     )
     yield owner.row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share")
     yield owner.row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days")
+    if policy.max_engine_fact_age_days is not None:
+        days = policy.max_engine_fact_age_days
+        yield owner.row("max_engine_fact_age_days", "Oldest engine fact that may be used", days, "days")
     yield owner.row("speed_edge", "Edge of the 80 % speed band that constraints see", policy.speed_edge)
     yield owner.row("measured_speed_edge", measured, policy.measured_speed_edge)
     yield owner.row("speed_measured", "Files of measured speeds", ", ".join(request.speed.measured) or "none")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from planner.age_limits import check_ages
 from planner.catalog.engine import EngineFacts
 from planner.catalog.load import Catalog
 from planner.catalog.model_shape import ModelShape
@@ -98,6 +99,9 @@ def read_inputs(path: Path, catalog: Catalog, today: dt.date) -> Inputs:
     calibration = problems.attempt(lambda: calibration_of(request, path))
     measured = problems.attempt(lambda: measured_of(request, path, catalog))
     movement = problems.attempt(lambda: movement_of(request, path.parent))
+    if facts is not None:
+        known = [model.shape.architecture for model in models or ()]
+        problems.attempt(lambda: check_ages(request, catalog, facts, known, today, str(path)))
     problems.raise_if_any()
     assert facts is not None
     assert offers is not None

@@ -16,7 +16,7 @@ from planner.errors import InputError, Problem
 
 SCHEMA_VERSION = 3
 READABLE = (2, 3)
-"""Versions that can be read: version 3 added `FleetPlan.reporting`, which may be missing."""
+"""Versions that can be read: version 3 added `FleetPlan.reporting` and `FleetPlan.oldest`, which may be missing."""
 
 
 MOST_REPLICAS = 10**7
@@ -105,7 +105,9 @@ class PoolLoad(Frozen):
     """Arrivals that the whole pool accepts at the planning rate."""
     rate_per_replica_per_s: float
     dispersion: float
-    """Index of dispersion of one replica's arrivals at the scale of a request's life."""
+    """Index of dispersion of one replica's arrivals over the time that swings of its live tokens live."""
+    live_dispersion: float | None = None
+    """Variance over mean of one replica's live requests, who leave later when there are many; not in older plans."""
     mean_live_requests: float
     quantile_live_requests: float
     mean_live_tokens: float
@@ -487,6 +489,26 @@ class Reporting(Frozen):
     owner: str
 
 
+class AgeKind(StrEnum):
+    """What an age is of."""
+
+    PRICE = "price"
+    ENGINE_FACT = "engine fact"
+
+
+class Age(Frozen):
+    """The oldest thing of a kind that the plan stands on."""
+
+    kind: AgeKind
+    what: str
+    """The lot that is paid, or release and name of the fact."""
+    as_of: dt.date
+    """Day on which its source was read, or stated it."""
+    age_days: int
+    """On the day of planning."""
+    source: str
+
+
 class PlanTotals(Frozen):
     """The fleet in five numbers, recomputed from pools and purchases."""
 
@@ -540,6 +562,8 @@ class FleetPlan(Frozen):
     rejected: tuple[Rejected, ...] = ()
     assumptions: tuple[Assumption, ...]
     inputs: tuple[InputFile, ...]
+    oldest: tuple[Age, ...] = ()
+    """The oldest price and the oldest engine fact; none in plans of before they were noted."""
     warnings: tuple[str, ...]
     """Guesses, stale prices, short samples: everything a signer must know."""
 

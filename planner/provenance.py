@@ -59,7 +59,7 @@ def input_files(
         if config.is_file():
             files.append(InputFile(role=f"config of {model.name}", path=model.weights, sha256=_sha256(config)))
     files += [
-        InputFile(role="catalogue", path=str(path.relative_to(catalog.root)), sha256=_sha256(path))
+        InputFile(role="catalogue", path=catalog.name_of(path), sha256=_sha256(path))
         for path in catalog.files()
     ]
     return tuple(files)

@@ -58,7 +58,10 @@ class Policy(Strict):
     measured_speed_edge: Literal["upper", "middle"] = "middle"
     """Which edge they see of a time that was measured on the very deployment, within reach of the measured loads."""
     max_price_age_days: int = Field(default=400, gt=0)
-    """An offer priced longer ago than this on the day of planning is left out, and the plan says so."""
+    """An offer priced longer ago than this on the day of planning is left out, and the plan says so; a contract or
+    hardware of the request at such a price is an error."""
+    max_engine_fact_age_days: int | None = Field(default=None, gt=0)
+    """An engine fact read longer ago than this on the day of planning is an error; ``None``: any age will do."""
     spare_replicas: int = Field(default=0, ge=0, le=1000)
     """Replicas beyond the need, for each pool, unless the model says otherwise."""
     spot_reserve: float = Field(default=0.2, ge=0, lt=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner import __version__, units
+from planner.assemble.ages import ages_of
 from planner.assemble.context import Context, Reasons
 from planner.assemble.contracts import described
 from planner.assemble.limits import limits_of
@@ -72,6 +73,7 @@ def assemble(context: Context, decision: Decision, reasons: Reasons) -> FleetPla
         rejected=reasons.rejected,
         assumptions=context.assumptions,
         inputs=context.inputs,
+        oldest=ages_of(context, purchases),
         warnings=(*context.warnings, *decision.notes),
     )
     verify(plan)

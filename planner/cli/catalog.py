@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -14,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import units
-from planner.catalog.check import STALE_AFTER_DAYS, CatalogCheck, check_catalog
 from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.model_shape import CacheKind, ModelShape
 from planner.catalog.offer import Offer, PriceKind, Term
+from planner.cli import catalog_add_model, catalog_check
 from planner.errors import InputError, Problem, Problems
 
 BYTES_PER_ELEMENT_16_BIT = 2
@@ -38,7 +37,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="List, show and check what the planner knows.")
     group.command("list")(list_entries)
     group.command("show")(show_entry)
-    group.command("check")(check_files)
+    catalog_check.register(group)
+    catalog_add_model.register(group)
     app.add_typer(group, name="catalog")
 
 
@@ -85,17 +85,6 @@ def show_entry(
         typer.echo(json.dumps(dict(facts), indent=2, ensure_ascii=False, default=str))
         return
     _print_table((name, ""), [(label, _text(value)) for label, value in facts], right=())
-
-
-def check_files(
-    as_of: Annotated[
-        dt.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the check; today if not given.")
-    ] = None,
-) -> None:
-    """Validate every file of the catalogue; ends with exit code 2 and every problem if one is unsound."""
-    report = check_catalog(as_of.date() if as_of else dt.date.today())
-    for line in _report_lines(report):
-        typer.echo(line)
 
 
 # --- listing ---
@@ -323,22 +312,3 @@ def _provenance(catalog: Catalog, model_id: str) -> Facts:
 
 def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list | tuple) else str(value)
-
-
-# --- checking ---
-
-
-def _report_lines(report: CatalogCheck) -> list[str]:
-    providers = ", ".join(f"{name} {count}" for name, count in sorted(report.offers_per_provider.items()))
-    kinds = ", ".join(f"{kind.value} {count}" for kind, count in sorted(report.offers_per_kind.items()))
-    lines = [
-        f"catalogue is sound as of {report.as_of}",
-        f"GPUs: {report.gpus}, of which {len(report.unverified)} have figures that are recalled, not read",
-        f"offers: {report.offers} on {len(report.offered_gpus)} GPU types, {len(report.offers_per_provider)} providers",
-        f"  by provider: {providers}",
-        f"  by kind of price: {kinds}",
-        f"  older than {STALE_AFTER_DAYS} days: {len(report.stale_offers)}",
-        f"engine versions: {report.engines}",
-        f"models: {len(report.models_read)} read, {len(report.models_refused)} refused for a stated reason",
-    ]
-    return [*lines, *(f"  {model_id}: {reason}" for model_id, reason in report.models_refused.items())]

@@ -16,6 +16,7 @@ from planner.cli.plan import PIPE_COLUMNS
 from planner.errors import InputError, Problem
 from planner.plan import FleetPlan, Frozen, Pool, QuotaUse, Rejected, RunnerUp
 from planner.plan_file import plan_at
+from planner.report import facts
 from planner.report.text import one_line
 
 LONGEST = 400
@@ -53,6 +54,7 @@ def as_data(plan: FleetPlan, models: Sequence[str]) -> dict[str, Any]:
     return {
         "status": plan.solve.status.value,
         "gap": plan.solve.gap,
+        "oldest": [_data(age) for age in facts.ages(plan)],
         "limits": [_data(limit) for limit in plan.quotas],
         "models": {
             name: {
@@ -88,6 +90,9 @@ def _fleet(plan: FleetPlan, screen: Console) -> None:
             f"{solve.solver_version})"
         )
     )
+    for age in facts.ages(plan):
+        screen.print(Text(_line(f"oldest {age.kind}: {age.as_of}, {age.age_days} days before planning: {age.what}")))
+        screen.print(Text(f"  from {_line(age.source)}"), soft_wrap=True)
     if plan.quotas:
         screen.print(_limits(plan.quotas))
 

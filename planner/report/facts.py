@@ -8,7 +8,7 @@ import math
 
 from planner.assemble.rows import GPUS, USD
 from planner.errors import PlannerError
-from planner.plan import FleetPlan, Margin, PlanSupply, Pool, PoolPlacement, QuotaUse
+from planner.plan import Age, AgeKind, FleetPlan, Margin, PlanSupply, Pool, PoolPlacement, QuotaUse
 
 CLAIM = "among the offers, dtypes, lengths and pools that the request allows, no fleet serves these tokens for less"
 """What the bound proves, and no more."""
@@ -175,6 +175,21 @@ def oldest_price(plan: FleetPlan) -> tuple[dt.date, int]:
     """Day of the oldest price that the plan pays, and its age in days when the plan was made."""
     day = min(p.price_as_of for p in plan.purchases)
     return day, (created_utc(plan).date() - day).days
+
+
+def oldest_engine_fact(plan: FleetPlan) -> Age | None:
+    """The oldest engine fact that holds for the plan; ``None`` where the plan does not say."""
+    return next((age for age in plan.oldest if age.kind is AgeKind.ENGINE_FACT), None)
+
+
+def ages(plan: FleetPlan) -> tuple[Age, ...]:
+    """The oldest price and engine fact; the price from the purchases where the plan does not say."""
+    if any(age.kind is AgeKind.PRICE for age in plan.oldest):
+        return plan.oldest
+    lot = min(plan.purchases, key=lambda p: (p.price_as_of, p.offer_id))
+    day, days = oldest_price(plan)
+    price = Age(kind=AgeKind.PRICE, what=lot.offer_id, as_of=day, age_days=days, source=lot.source_url)
+    return (price, *plan.oldest)
 
 
 def inputs_sha256(plan: FleetPlan) -> str:

@@ -88,6 +88,12 @@ def _headlines(plan: FleetPlan) -> Iterator[tuple[str, str]]:
         "prices",
         f"{facts.price_kinds(plan)} prices, tax excluded; the oldest is of {day}, {age} days before planning",
     )
+    fact = facts.oldest_engine_fact(plan)
+    if fact is not None:
+        yield (
+            "engine",
+            f"the oldest fact is of {fact.as_of}, {fact.age_days} days before planning ({clean(fact.what, 60)})",
+        )
 
 
 def _deployment_table(plan: FleetPlan) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from planner.plan import FleetPlan, SolveStatus
+from planner.plan import Age, FleetPlan, SolveStatus
 from planner.report import facts
 from planner.report.page.markup import badge, folded, join, pairs, prose, section, short
 from planner.report.page.numbers import count, rate, share, usd
@@ -74,15 +74,21 @@ def _in_reporting(plan: FleetPlan) -> str:
 
 def _proof(plan: FleetPlan) -> Markup:
     solve = plan.solve
-    day, age = facts.oldest_price(plan)
+    price, fact = facts.ages(plan)[0], facts.oldest_engine_fact(plan)
+    engine = "" if fact is None else f" The oldest engine fact is of {_age(fact)}."
     return Markup(
         '<p class="claim"><strong>{}.</strong> {} than {} USD: gap {}, target {}. {} {}. '
-        "Prices are {}, tax excluded; the oldest is of {}, {} days before planning.</p>"
+        "Prices are {}, tax excluded; the oldest is of {}.{}</p>"
     ).format(
         solve.status.value.capitalize(), facts.CLAIM[0].upper() + facts.CLAIM[1:], usd(solve.bound), share(solve.gap),
         share(solve.gap_target), short(solve.solver), short(solve.solver_version), short(facts.price_kinds(plan)),
-        day, age,
+        _age(price), engine,
     )  # fmt: skip
+
+
+def _age(age: Age) -> str:
+    """Date, age, what it is of, and its source."""
+    return f"{age.as_of}, {age.age_days} days before planning ({short(age.what, 80)}; {short(age.source, 160)})"
 
 
 def _call(plan: FleetPlan) -> Markup:

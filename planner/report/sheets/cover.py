@@ -31,6 +31,8 @@ GPUS_USED = "solve/gpus_used"
 SERVED = "solve/served_mtok"
 OLDEST = "run/oldest_price"
 AGE = "run/oldest_price_age_days"
+OLDEST_FACT = "run/oldest_engine_fact"
+FACT_AGE = "run/oldest_engine_fact_age_days"
 
 _DIGEST = "over the lines role TAB file TAB sha256 of sheet Files"
 _COLUMNS = "EFG"
@@ -67,6 +69,7 @@ def run_facts(view: View) -> tuple[Fact, ...]:
         Fact("run/digest", "Inputs, sha256", facts.inputs_sha256(plan), _DIGEST, text),
         *_currency(plan),
         *_prices(plan),
+        *_engine_fact(plan),
         *_solve_facts(view),
     )  # fmt: skip
 
@@ -120,6 +123,18 @@ def _prices(plan: FleetPlan) -> tuple[Fact, ...]:
             Kind.LINK,
             COUNT,
         ),
+    )
+
+
+def _engine_fact(plan: FleetPlan) -> tuple[Fact, ...]:
+    """The oldest engine fact and its age; nothing where the plan does not say."""
+    fact = facts.oldest_engine_fact(plan)
+    if fact is None:
+        return ()
+    age = Formula("=<1>-<2>", (input_ids.CREATED, OLDEST_FACT))
+    return (
+        Fact(OLDEST_FACT, "Oldest engine fact", fact.as_of, f"{fact.what}: {fact.source}", Kind.RESULT, DATE),
+        Fact(FACT_AGE, "Its age when planned, days", age, "of the facts that hold for the release", Kind.LINK, COUNT),
     )
 
 
