@@ -46,6 +46,7 @@ def load_of(need: Need, state: ReplicaState) -> PoolLoad:
         planning_rate_per_s=need.demand.rate_per_s,
         rate_per_replica_per_s=float(load.rate_per_s[0]),
         dispersion=float(load.idc[0]),
+        live_dispersion=float(load.live_dispersion[0]),
         mean_live_requests=float(load.live_requests[0]),
         quantile_live_requests=float(live_request_quantile(load, overflow)[0]),
         mean_live_tokens=state.tokens.mean,

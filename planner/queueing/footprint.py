@@ -104,6 +104,8 @@ class Moments:
     ----------
     mean_prompt, mean_prompt2, mean_output
         E[P], E[P^2], E[O], tokens.
+    kept_output
+        E[min(O, O')] / E[O] of two independent requests: share of a burst that is still in decode on average.
     read_tokens
         E[P O + O^2 / 2] in real tokens: what decode reads.
     prefill
@@ -121,6 +123,7 @@ class Moments:
     mean_prompt: FloatArray
     mean_prompt2: FloatArray
     mean_output: FloatArray
+    kept_output: FloatArray
     read_tokens: FloatArray
     prefill: FloatArray
     decode: FloatArray
@@ -136,7 +139,9 @@ def stack_moments(moments: Sequence[Moments]) -> Moments:
     """Moments of several laws along a last axis."""
     if not moments:
         empty = np.zeros(0)
-        return Moments(empty, empty, empty, empty, np.zeros((4, 3, 0)), np.zeros((4, 0)), empty, np.zeros((3, 0)))
+        return Moments(
+            empty, empty, empty, empty, empty, np.zeros((4, 3, 0)), np.zeros((4, 0)), empty, np.zeros((3, 0))
+        )
     return Moments(**{f.name: np.stack([getattr(m, f.name) for m in moments], axis=-1) for f in fields(Moments)})
 
 
@@ -191,12 +196,22 @@ def moments_of(marks: Marks, law: LengthLaw) -> Moments:
         mean_prompt=np.asarray(law.mean_prompt),
         mean_prompt2=np.asarray(float(law.sum_pp.sum()) / total),
         mean_output=np.asarray(law.mean_output),
+        kept_output=np.asarray(_kept(marks.weight, marks.output)),
         read_tokens=np.asarray(exact_tokens),
         prefill=prefill,
         decode=decode,
         decode_overlap=np.asarray(_decode_overlap(marks, shares @ held)),
         prefill_overlap=_prefill_overlap(marks, filling_powers[1]),
     )
+
+
+def _kept(weight: FloatArray, output: FloatArray) -> float:
+    """E[min(O, O')] / E[O], the integral of P(O > x)^2 over that of P(O > x)."""
+    order = np.argsort(output)
+    above = np.cumsum(weight[order][::-1])[::-1]
+    width = np.diff(np.concatenate([[0.0], output[order]]))
+    mean = float(above @ width)
+    return float(above**2 @ width) / mean if mean > 0 else 1.0
 
 
 def _mean_powers(marks: Marks, points: FloatArray, shares: FloatArray) -> FloatArray:

@@ -6,13 +6,13 @@ The fixed point. A replica that receives ``rate`` requests per second has, on av
 decode, where w is the time per output token; and w is the step time at the concurrency that a request meets, stretched
 by the prompts that share the steps:
 
-    w = step(L_seen, T_seen) / (1 − rate * E[prefill work])
+    w = step(L_seen, T_seen) / (1 − rate * E[prefill work]) + held up by prompts of the same burst
     L_seen = L + D,  T_seen = T * L_seen / L,  T = rate * w * E[P O + O^2 / 2]
 
-A request meets more than the mean: an arrival finds L others and adds itself (Poisson, D = 1), and more when arrivals
-come in bursts (D = index of dispersion of the live count, at most that of the arrivals). The right-hand side grows with
-w, so iterating from an empty replica rises to the smallest solution, the one that a replica settles in when load comes
-up from below.
+A token is made in a batch of more than the mean: an arrival finds L others and adds itself (Poisson, equally long
+outputs, D = 1), and more when arrivals come in bursts and when steps and prompts slow a full replica down
+(`planner.queueing.feedback`). The right-hand side grows with w, so iterating from an empty replica rises to the
+smallest solution, the one that a replica settles in when load comes up from below.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from enum import StrEnum
 import numpy as np
 
 from planner.queueing.dispersion import Dispersion, Dispersions
+from planner.queueing.feedback import feedback_of
 from planner.queueing.footprint import Moments
 from planner.queueing.live_tokens import (
     batch_mean,
@@ -33,7 +34,7 @@ from planner.queueing.live_tokens import (
     screened_quantile,
     thinned_idc,
 )
-from planner.queueing.residence import Residence, footprint_integral, squared_mean_integral
+from planner.queueing.residence import Residence, dispersion_scale_s
 from planner.queueing.waiting import PromptPoints, longest_wait, ttft_quantile_s
 from planner.speed.step import decode_step_s, interfered_tpot_s, mean_prefill_work_s
 from planner.speed.types import StepCoefficients
@@ -111,10 +112,23 @@ class Limits:
 
 @dataclass(frozen=True)
 class ReplicaLoad:
-    """The settled state of one replica, per candidate; infinite where no steady state exists."""
+    """The settled state of one replica, per candidate; infinite where no steady state exists.
+
+    Attributes
+    ----------
+    idc
+        Index of dispersion of the replica's arrivals over the time that swings of the live tokens live.
+    live_dispersion
+        Variance over mean of the live requests (`planner.queueing.feedback`).
+    token_idc
+        Index of dispersion of the batch-Poisson arrivals that swing the live tokens of a replica of constant speed as
+        far as these swing this one.
+    """
 
     rate_per_s: FloatArray
     idc: FloatArray
+    live_dispersion: FloatArray
+    token_idc: FloatArray
     token_s: FloatArray
     live_requests: FloatArray
     work_share: FloatArray
@@ -169,41 +183,42 @@ def settle_at(
         A candidate whose time per token exceeds this counts as one without a steady state: for callers that would
         refuse it, and need not know by how much.
     """
-    prefill_share = rate * mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2)
+    prompt_s = mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2)
+    prefill_share, work_share = rate * prompt_s, rate * work_s(c, m)
     room = np.maximum(1.0 - prefill_share, 1e-6)
+    answer = feedback_of(m, prefill_share, work_share, prompt_s)
     empty_s = decode_step_s(c, np.zeros_like(rate), np.zeros_like(rate)) / room
     ceiling = np.minimum(empty_s / (1.0 - SATURATION), longest_token_s * (1.0 + TOLERANCE))
-    scale_s = _scale_of(c, m, room)
+
+    def swing_idc(token_s: FloatArray) -> FloatArray:
+        return thinned_idc(dispersion.at(answer.swing_s(m.mean_output * token_s)), replicas)
 
     def next_token_s(token_s: FloatArray) -> FloatArray:
-        live = rate * m.mean_output * token_s
-        seen = live + thinned_idc(dispersion.at(scale_s(token_s)), replicas)
+        live, idc = rate * m.mean_output * token_s, swing_idc(token_s)
+        seen = live + answer.met_beyond_mean(idc)
         held = rate * m.read_tokens * token_s * seen / np.maximum(live, 1e-12)
-        return np.minimum(interfered_tpot_s(c, seen, held, prefill_share), ceiling)
+        return np.minimum(interfered_tpot_s(c, seen, held, prefill_share) + answer.held_up_s(idc), ceiling)
 
     token_s = _fixed_point(next_token_s, np.minimum(empty_s, ceiling), ceiling)
     stay = _residence(c, token_s, room)
     settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
-    life_s = stay.mean_s(m)
+    life_s, scale_s = stay.mean_s(m), dispersion_scale_s(m, stay)
+    idc, swings = thinned_idc(dispersion.at(scale_s * answer.stretch), replicas), swing_idc(token_s)
+    added = answer.dispersion(swings) - answer.passive_dispersion(swings)
+    # Tokens follow the count: Var(T) / T^2 rises by as much as Var(n) / n^2, which `squared_mean_integral` then scales.
+    token_idc = idc + added * scale_s / np.maximum(m.mean_output * token_s, 1e-12)
     return ReplicaLoad(
         rate_per_s=rate,
-        idc=thinned_idc(dispersion.at(scale_s(token_s)), replicas),
+        idc=idc,
+        live_dispersion=answer.dispersion(swings),
+        token_idc=token_idc,
         token_s=np.where(settled, token_s, np.inf),
         live_requests=rate * life_s,
-        work_share=np.where(settled, rate * work_s(c, m), 1.0),
+        work_share=np.where(settled, work_share, 1.0),
         prefill_share=prefill_share,
         stay=stay,
         time_in_system_s=np.where(settled, life_s, np.inf),
     )
-
-
-def _scale_of(c: StepCoefficients, m: Moments, room: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """`dispersion_scale_s` as a function of the time per token, in which both of its integrals are straight lines."""
-    at_zero, at_one = (_residence(c, np.full_like(room, token_s), room) for token_s in (0.0, 1.0))
-    held, squared = footprint_integral(m, at_zero, 1), squared_mean_integral(m, at_zero)
-    held_slope = footprint_integral(m, at_one, 1) - held
-    squared_slope = squared_mean_integral(m, at_one) - squared
-    return lambda token_s: (held + held_slope * token_s) ** 2 / (squared + squared_slope * token_s)
 
 
 def _fixed_point(rises: Callable[[FloatArray], FloatArray], start: FloatArray, ceiling: FloatArray) -> FloatArray:
@@ -257,11 +272,8 @@ def _residence(c: StepCoefficients, token_s: FloatArray, room: FloatArray) -> Re
 
 
 def live_request_quantile(load: ReplicaLoad, overflow: float) -> FloatArray:
-    """Requests in the replica that are exceeded with probability at most ``overflow``.
-
-    The dispersion of the arrivals is an upper bound on that of a batch-Poisson live count.
-    """
-    return request_quantile(load.live_requests, load.idc, overflow)
+    """Requests in the replica that are exceeded with probability at most ``overflow``."""
+    return request_quantile(load.live_requests, load.live_dispersion, overflow)
 
 
 def ttft_s(candidates: Candidates, demand: Demand, load: ReplicaLoad, percentile: float) -> FloatArray:
@@ -301,7 +313,7 @@ def pool_figure(check: PoolCheck, load: ReplicaLoad, moments: Moments, overflow:
         PoolCheck.SURE: quantile_upper_bound,
         PoolCheck.GUESS: screened_quantile,
     }[check]
-    return np.asarray(figure(load.rate_per_s, load.idc, moments, load.stay, overflow))
+    return np.asarray(figure(load.rate_per_s, load.token_idc, moments, load.stay, overflow))
 
 
 def used_shares(

@@ -184,8 +184,8 @@ class Screen:
 
     def _sequences(self, load: ReplicaLoad, at: IntArray, max_num_seqs: FloatArray) -> BoolArray:
         """Whether the quantile of the live requests is at most the cap: `live_request_quantile` as yes or no."""
-        live, idc = np.maximum(load.live_requests[at], 1e-9), load.idc[at]
-        return np.asarray(gammainc(live / idc, max_num_seqs / idc) >= 1.0 - self.asks.overflow)
+        live, spread = np.maximum(load.live_requests[at], 1e-9), load.live_dispersion[at]
+        return np.asarray(gammainc(live / spread, max_num_seqs / spread) >= 1.0 - self.asks.overflow)
 
     def _late(
         self,

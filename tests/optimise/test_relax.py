@@ -143,9 +143,8 @@ def test_movement(world):
     count = need(world)
     made = changed(world, movement=Movement({("m", "L4"): 1}, 1))
     assert assert_true(made, "movement") == {"movement": pytest.approx(count - 2)}
-    assert lines_of(made)[0] == f"movement: {count - 2} GPUs more than max_moved_gpus (limit 1)".replace(
-        "1 GPUs", "1 GPU"
-    )
+    assert count > 3
+    assert lines_of(made)[0] == f"movement: {count - 2} GPUs more than max_moved_gpus (limit 1)"
 
 
 def test_two_limits_that_are_short_together(world):

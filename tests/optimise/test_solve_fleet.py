@@ -116,7 +116,8 @@ def test_only_together_is_it_feasible():
     }
     quotas = [Quota(name=gpu, gpu=gpu, max_gpus=n - 1).model_dump() for gpu, n in alone.items()]
     both = fleet(works, [cheap, L40S], quota=quotas, routing=POOLS)
-    assert solve_ratio(both.data(), SETTINGS) is None
+    for gpu in alone:
+        assert both.solve(SETTINGS, lambda need, gpu=gpu: need.config.gpu.id == gpu) is None
     found = both.solve(SETTINGS)
     assert found is not None
     assert recount(both.data(), found) == []

@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.queueing.dispersion import Dispersion, dispersion_of, stack_dispersions
+from planner.queueing.feedback import feedback_of
 from planner.queueing.footprint import marks_of, moments_of, stack_moments
 from planner.queueing.holding import pool_token_equivalents
 from planner.queueing.live_tokens import live_tokens, quantile_lower_bound, quantile_upper_bound, thinned_idc
-from planner.queueing.load import Candidates, Demand, Limits, PoolCheck, scaled, settle, used_shares
+from planner.queueing.load import Candidates, Demand, Limits, PoolCheck, scaled, settle, used_shares, work_s
 from planner.queueing.replicas import feasible, least_holding, least_replicas, peak_replicas
-from planner.queueing.residence import Residence, dispersion_scale_s
+from planner.queueing.residence import Residence
 from planner.queueing.screen import screen_of
 from planner.queueing.waiting import prompt_points, stack_points
-from planner.speed.step import interfered_tpot_s, stack
+from planner.speed.step import interfered_tpot_s, mean_prefill_work_s, stack
 from tests.queueing.laws import burst_of, law_of, plain_sizing, speed_of
 
 RNG = np.random.default_rng(3)
@@ -57,13 +58,13 @@ def plain_iteration(candidates: Candidates, demand: Demand, replicas: np.ndarray
     share = rate * (c.prefill_s_per_token * m.mean_prompt + c.prefill_s_per_token2 * m.mean_prompt2)
     empty = interfered_tpot_s(c, np.zeros_like(rate), np.zeros_like(rate), share)
     token_s = empty
+    answer = feedback_of(m, share, rate * work_s(c, m), mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2))
     for _ in range(20_000):
-        step = token_s * (1 - share)
-        stay = Residence(step, c.prefill_s_per_token + step / c.chunk_tokens, c.prefill_s_per_token2, token_s)
-        idc = thinned_idc(demand.dispersion.at(dispersion_scale_s(m, stay)), replicas)
         live = rate * m.mean_output * token_s
-        held = rate * m.read_tokens * token_s * (live + idc) / live
-        new = np.minimum(interfered_tpot_s(c, live + idc, held, share), empty * 200)
+        idc = thinned_idc(demand.dispersion.at(answer.swing_s(m.mean_output * token_s)), replicas)
+        seen = live + answer.met_beyond_mean(idc)
+        held = rate * m.read_tokens * token_s * seen / live
+        new = np.minimum(interfered_tpot_s(c, seen, held, share) + answer.held_up_s(idc), empty * 200)
         if np.all(np.abs(new - token_s) <= 1e-12 * token_s):
             break
         token_s = new
@@ -188,7 +189,7 @@ def test_only_what_is_surely_outdone_is_left_out_at_the_peak():
     limits, kept, dropped = Limits(0.01, 0.85), 0, 0
     for rate in np.geomspace(1.0, 40.0, 25):
         candidates = candidates_of([2_000, 5_000, 1_000], [256] * 3, 0.0)
-        demand = Demand(float(rate), curve(1.0), prompt_points(LAW))
+        demand = Demand(float(rate), curve(0.1), prompt_points(LAW))
         bound, sure = (least_replicas(candidates, demand, limits, check) for check in (PoolCheck.BOUND, PoolCheck.SURE))
         everyone, same = np.arange(3), np.zeros(3, dtype=np.int64)
         found = peak_replicas(screen_of(candidates, demand, limits), everyone, same, same)

@@ -227,6 +227,7 @@ def _pool(s: Spec, quarter: Quarter, purchases: Sequence[Purchase]) -> Pool:
             planning_rate_per_s=s.rate * quarter.factor * (1 - s.refused),
             rate_per_replica_per_s=s.rate * quarter.factor * (1 - s.refused) / s.needed[0],
             dispersion=1.7,
+            live_dispersion=2.9,
             mean_live_requests=s.quantile / 3000, quantile_live_requests=s.quantile / 2400,
             mean_live_tokens=s.quantile * 0.7, quantile_live_tokens=s.quantile,
             mean_formula_tokens=s.quantile * 0.6, overflow_probability=0.01, expected_overflow=0.0071,

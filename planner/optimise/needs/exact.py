@@ -62,7 +62,7 @@ def pool_overflow(config: Config, state: ReplicaState) -> float:
 
 def _tokens(config: Config, load: ReplicaLoad, smallest_overflow: float) -> LiveTokens:
     stay = Residence(*(np.asarray(getattr(load.stay, name)[0]) for name in ("s0", "s1", "s2", "token_s")))
-    rate, idc = float(load.rate_per_s[0]), float(load.idc[0])
+    rate, idc = float(load.rate_per_s[0]), float(load.token_idc[0])
     return live_tokens(rate, idc, config.marks, config.moments, stay, smallest_overflow=smallest_overflow)
 
 

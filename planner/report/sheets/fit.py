@@ -77,6 +77,7 @@ def _load(plan: FleetPlan, top: int) -> Table:
             "Requests/s, a replica", 20, tuple(p.load.rate_per_replica_per_s for p in pools), Kind.RESULT, "#,##0.00"
         ),
         Column("Dispersion of arrivals", 10, tuple(p.load.dispersion for p in pools), Kind.RESULT, "#,##0.0"),
+        Column("Dispersion of live requests", 10, tuple(p.load.live_dispersion for p in pools), Kind.RESULT, "#,##0.0"),
         Column("KV pool, tokens", 11, tuple(facts.token_pool(p) for p in pools), Kind.RESULT, COUNT),
         Column("Live tokens, mean", 12, tuple(p.load.mean_live_tokens for p in pools), Kind.RESULT, COUNT),
         Column("Live tokens, peak", 10, tuple(p.load.quantile_live_tokens for p in pools), Kind.RESULT, COUNT),
