@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from rich.table import Table
 from planner.catalog.load import load_catalog
 from planner.catalog.lookup.lookup import Lookup
 from planner.cli.files import replacing
+from planner.deploy.loop import FoundPool, found_pool, started_as
 from planner.errors import InputError, Problem
 from planner.memory.calibration import Calibration, calibration_text, measured_start, read_calibration
 from planner.memory.size import size
@@ -34,7 +35,8 @@ from planner.memory.starts.log_check import (
 from planner.memory.starts.log_start import Overrides, case_of, completed
 from planner.memory.starts.startup_log import StartupLog, read_log
 from planner.memory.types import Sizing
-from planner.plan import FleetPlan, read_plan
+from planner.plan import FleetPlan, Pool, read_plan
+from planner.plan_file import plan_file
 
 OFF = 3
 """Exit code where a term is off, or the engine started and was predicted not to, or the reverse."""
@@ -50,6 +52,9 @@ def check_log(
     plan: Annotated[
         Path | None, typer.Option(metavar="PLAN.json", help="Compare with the plan's pool instead of a new prediction.")
     ] = None,
+    pool: Annotated[
+        str, typer.Option(metavar="NAME", help="Pool of the plan that the log is of: does it hold what was planned?")
+    ] = "",
     model: Annotated[str, typer.Option(metavar="ID", help="Model, where the log's name is not its id.")] = "",
     gpu: Annotated[str, typer.Option(metavar="ID", help="GPU, where the log does not tell it.")] = "",
     engine_version: Annotated[str, typer.Option(metavar="VERSION", help="Where the log does not tell it.")] = "",
@@ -64,18 +69,21 @@ def check_log(
 ) -> None:
     """Show predicted against logged memory term by term, and name the term that is off by more than a tenth.
 
-    Exit code 0 where everything is within a tenth, 3 where a term is off or the start itself was predicted wrong.
+    Exit code 0 where everything is within a tenth, 3 where a term is off or the start itself was predicted wrong. With
+    --pool it is 3 where the KV pool that the engine found does not hold the planned load, or is a tenth too small.
     """
     log, catalog = read_log(log_file), load_catalog()
-    planned = read(plan) if plan is not None else None
+    planned = _planned(plan, pool)
     typed = Overrides(model, gpu, engine_version, tp)
-    case, inferred = case_of(log, catalog, completed(typed, log, planned.pools if planned else ()))
+    pools = planned.pools if planned else ()
+    case, inferred = case_of(log, catalog, started_as(typed, log, pools[0]) if pool else completed(typed, log, pools))
     lookup = Lookup(catalog, models)
     start = start_of(case, lookup)
     if gpu and start.unknown_gpu is not None:
         raise start.unknown_gpu
     sizing = _sizing(start) if start.gpu is not None else _without_gpu(log, start, lookup, calibrate is not None)
     report = _report(log, sizing, planned, (*log.notes, *inferred, *start.notes), start.gpu is not None)
+    report = replace(report, pool=pools[0], found=found_pool(log, pools[0])) if pool else report
     if as_json:
         typer.echo(json.dumps(_as_data(report), indent=2, ensure_ascii=False))
     else:
@@ -121,6 +129,9 @@ class Report:
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     gpu_known: bool = True
+    pool: Pool | None = None
+    """The pool that the user says the log is of."""
+    found: FoundPool | None = None
 
     @property
     def start_wrong(self) -> bool:
@@ -130,8 +141,32 @@ class Report:
 
     @property
     def is_off(self) -> bool:
-        """Whether anything is wrong with the prediction."""
+        """Whether anything is wrong with the prediction; of a pool, whether it does not hold what was planned."""
+        if self.pool is not None:
+            return self.start_wrong or self.found is None or not self.found.holds
         return bool(self.off) or self.start_wrong
+
+
+def _planned(path: Path | None, pool: str) -> FleetPlan | None:
+    """The plan, with the one pool that is meant where the user names it.
+
+    Raises
+    ------
+    InputError
+        If the plan has no such pool, or a pool is named without a plan.
+    """
+    if path is None:
+        if pool:
+            raise InputError(Problem("--pool", "needs a plan", "Give it with --plan"))
+        return None
+    plan = read(plan_file(path))
+    if not pool:
+        return plan
+    named = tuple(own for own in plan.pools if own.name == pool)
+    if not named:
+        known = ", ".join(own.name for own in plan.pools)
+        raise InputError(Problem("--pool", f"the plan has no pool '{pool}'", f"It has {known}"))
+    return plan.model_copy(update={"pools": named})
 
 
 def _report(log: StartupLog, sizing: Sizing, plan: FleetPlan | None, notes: tuple[str, ...], gpu_known: bool) -> Report:
@@ -187,6 +222,13 @@ def _add(path: Path, log: StartupLog, sizing: Sizing, log_file: Path) -> None:
         file.write(calibration_text(added))
 
 
+def _pool_data(report: Report) -> dict[str, Any] | None:
+    if report.found is None:
+        return None
+    found = report.found
+    return {**asdict(found), "gap": found.gap, "holds": found.holds}
+
+
 def _as_data(report: Report) -> dict[str, Any]:
     sizing, log = report.sizing, report.log
     return {
@@ -219,6 +261,7 @@ def _as_data(report: Report) -> dict[str, Any]:
         "predicted_refusals": list(report.reasons),
         "start_predicted_wrong": report.start_wrong,
         "differs_from_plan": list(report.differences),
+        "pool": _pool_data(report),
         "notes": list(report.notes),
     }
 
@@ -245,6 +288,8 @@ def _print(report: Report) -> None:
         console.print(f"Note: {text}", markup=False)
     for text in _verdict(report):
         console.print(text, markup=False)
+    if report.pool is not None:
+        console.print(str(report.found or "The log states no figure of the KV pool."), markup=False, soft_wrap=True)
 
 
 def _verdict(report: Report) -> list[str]:

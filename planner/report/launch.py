@@ -1,7 +1,8 @@
 """The command that starts a replica as it was sized: every flag that the plan decided is written out.
 
 Names of flags are those of the engine's version, read in the argument parsers of vLLM 0.9.2 to 0.33.0
-(vllm/engine/arg_utils.py) and of SGLang 0.5.16 and 0.5.23 (srt/server_args.py, srt/arg_groups/fields).
+(vllm/engine/arg_utils.py) and of SGLang 0.5.16 and 0.5.23 (srt/server_args.py, srt/arg_groups/fields); lists of all
+flags by version are in ``catalogs/engines/flags``.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _sglang(sizing: Sizing) -> Words:
     for name, value in (
         ("--page-size", flags.page_size_tokens),
         (
-            "--cuda-graph-max-bs-decode" if _since(sizing, "0.5.23") else "--cuda-graph-max-bs",
+            "--cuda-graph-max-bs-decode" if _since(sizing, "0.5.14") else "--cuda-graph-max-bs",
             flags.cuda_graph_max_batch,
         ),
         ("--max-total-tokens", flags.max_total_tokens),

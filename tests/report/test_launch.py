@@ -167,7 +167,7 @@ def test_sglang_writes_every_flag_that_is_set(version: str) -> None:
         ("--ep-size", "8"),
         ("--attn-dp-size" if newest else "--dp-size", "4"),
         ("--page-size", "64"),
-        ("--cuda-graph-max-bs-decode" if newest else "--cuda-graph-max-bs", "32"),
+        ("--cuda-graph-max-bs-decode", "32"),
         ("--max-total-tokens", "100000"),
         ("--swa-full-tokens-ratio", "0.25"),
         ("--mamba-full-memory-ratio", "0.5"),
