@@ -37,7 +37,8 @@ def exposed(place: str, text: str, at_s: float = 0.0, *, stamped: bool = False) 
     InputError
         If a line is neither a comment nor a sample.
     """
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only a line feed ends a line: labels may hold any other character that splitlines would end one at.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         found = _SAMPLE.match(line.strip())
