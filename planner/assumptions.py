@@ -56,6 +56,9 @@ def _policy(request: PlanRequest, owner: Owner, catalog: Catalog) -> Iterator[As
     yield owner.row(
         "overflow", "Largest probability that live tokens exceed a pool", policy.overflow_probability, "share"
     )
+    doubt = "How unsure what a request holds is, as a coefficient of variation"
+    yield owner.row("load_cv", doubt, policy.load_cv, "share")
+    yield owner.row("tail_confidence", "Confidence with which tail budgets are kept", policy.tail_confidence, "share")
     yield owner.row("work", "Largest share of time that the work of the load may take", policy.max_work_share, "share")
     yield owner.row("max_price_age_days", "Oldest price that may be used", policy.max_price_age_days, "days")
     if policy.max_engine_fact_age_days is not None:

@@ -58,10 +58,7 @@ def input_files(
         config = request_path.parent / model.weights
         if config.is_file():
             files.append(InputFile(role=f"config of {model.name}", path=model.weights, sha256=_sha256(config)))
-    files += [
-        InputFile(role="catalogue", path=catalog.name_of(path), sha256=_sha256(path))
-        for path in catalog.files()
-    ]
+    files += [InputFile(role="catalogue", path=catalog.name_of(path), sha256=_sha256(path)) for path in catalog.files()]
     return tuple(files)
 
 

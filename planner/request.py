@@ -51,6 +51,11 @@ class Policy(Strict):
 
     overflow_probability: float = Field(default=0.01, ge=1e-6, lt=1)
     """Largest probability that live tokens exceed a replica's pool."""
+    load_cv: float = Field(default=0.0, ge=0, le=1)
+    """How unsure the tokens that a request holds are, from the log to the horizon, as a coefficient of variation; live
+    tokens and requests keep their limits with it."""
+    tail_confidence: float = Field(default=0.95, ge=0.5, lt=1)
+    """Confidence with which tail budgets are kept, given how few of a log's requests lie that far out."""
     max_work_share: float = Field(default=0.85, gt=0, lt=1)
     """Largest share of time that the prefill and decode work of the load may take of a replica."""
     speed_edge: Literal["upper", "middle"] = "upper"

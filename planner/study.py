@@ -1,4 +1,5 @@
-"""A study: the plan of a quarter, other futures solved beside it, last quarter's plan, and what came of that.
+"""A study: the plan of a quarter, other futures solved beside it, last quarter's plan and what came of that, and a
+replay of the plan.
 
 Written as study.json beside plan.json; the workbook and the HTML page are made from it.
 """
@@ -7,8 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from planner.plan import FleetPlan, Frozen
+from planner.replay.record import ReplayRecord
 from planner.request_study import BASE
 
 STUDY_VERSION = 1
@@ -163,6 +168,14 @@ class Study(Frozen):
     regret: Regret | None = None
     """``None`` where there is one future only."""
     last: LastQuarter | None = None
+    replay: ReplayRecord | None = None
+    """Of ``plan``; ``None`` where it was not replayed."""
+
+    @model_validator(mode="after")
+    def _replay_is_of_the_plan(self) -> Self:
+        if self.replay is not None and self.replay.run_id != self.plan.run_id:
+            raise ValueError(f"the replay is of plan {self.replay.run_id}, the study of {self.plan.run_id}")
+        return self
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

@@ -5,6 +5,7 @@ Tables are read and checked at once; model configs and engine facts are read whe
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import os
 from collections.abc import Iterable, Mapping
@@ -33,14 +34,17 @@ if TYPE_CHECKING:
     from planner.catalog.model_shape import ModelShape
 
 ROOT_VARIABLE = "PLANNER_CATALOGS"
-"""Environment variable that names another catalogue folder."""
+"""Environment variable that names another catalogue folder: a whole one, or one laid over the shipped one."""
 
 
 def default_root() -> Path:
-    """The catalogue folder: ``$PLANNER_CATALOGS``, else the one inside the wheel, else the repository's."""
+    """The catalogue folder: ``$PLANNER_CATALOGS``, else the shipped one."""
     chosen = os.environ.get(ROOT_VARIABLE)
-    if chosen:
-        return Path(chosen)
+    return Path(chosen) if chosen else shipped_root()
+
+
+def shipped_root() -> Path:
+    """The catalogue folder inside the wheel, else the repository's."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "_catalogs"
     return installed if installed.is_dir() else package.parent / "catalogs"
@@ -57,7 +61,7 @@ class Catalog:
     gpus
         GPUs by id.
     offers
-        Offers ordered by provider and row; ids are unique.
+        Offers whose price holds, ordered by provider and row; ids are unique.
     model_sources
         Where each model config comes from, by Hugging Face id.
     quant_sources
@@ -66,6 +70,10 @@ class Catalog:
         Ids whose config has the sizes of another one that is here.
     providers
         How providers that sell by the GPU fill one machine.
+    retired
+        Prices that held before, or are to hold later; several may have one id.
+    own
+        Folder of the user whose ``offers`` are laid over those of `root`.
     """
 
     root: Path
@@ -75,6 +83,8 @@ class Catalog:
     quant_sources: Mapping[str, ModelSource]
     providers: tuple[Provider, ...] = ()
     aliases: Mapping[str, ModelAlias] = field(default_factory=lambda: MappingProxyType({}))
+    retired: tuple[Offer, ...] = ()
+    own: Path | None = None
 
     def gpu(self, gpu_id: str) -> Gpu:
         """One GPU, in any letter case.
@@ -87,18 +97,21 @@ class Catalog:
         return self.gpus[_pick(gpu_id, self.gpus, "GPU")]
 
     def offer(self, offer_id: str) -> Offer:
-        """One offer, in any letter case.
+        """One offer, in any letter case; where nobody offers it any more, its last price.
 
         Raises
         ------
         InputError
             If there is no such offer; names the closest.
         """
-        return self._offers_by_id[_pick(offer_id, self._offers_by_id, "offer")]
+        return self.known_offers[_pick(offer_id, self.known_offers, "offer")]
 
     @cached_property
-    def _offers_by_id(self) -> Mapping[str, Offer]:
-        return {offer.id: offer for offer in self.offers}
+    def known_offers(self) -> Mapping[str, Offer]:
+        """Offers by id, with the last price of each that nobody offers any more: contracts for it may still run."""
+        ended = [offer for offer in self.retired if offer.effective_to is not None]
+        ended.sort(key=lambda offer: offer.effective_to or dt.date.max)
+        return {offer.id: offer for offer in (*ended, *self.offers)}
 
     def model_ids(self) -> tuple[str, ...]:
         """Hugging Face ids of the catalogue's models, sorted."""
@@ -189,41 +202,73 @@ class Catalog:
             "speed/*.toml",
         )
         found = {path for kind in kinds for path in self.root.glob(kind) if path.is_file()}
-        return tuple(sorted(found))
+        found -= set((self.root / OFFERS).glob("*.csv"))
+        return tuple(sorted((*found, *offer_files(self.root, self.own))))
+
+    def name_of(self, path: Path) -> str:
+        """Name of a data file inside the catalogue."""
+        folder = self.own if self.own is not None and path.is_relative_to(self.own) else self.root
+        return str(path.relative_to(folder))
 
 
-def load_catalog(root: Path | None = None) -> Catalog:
+OFFERS = "offers"
+
+
+def layers(root: Path | None = None) -> tuple[Path, Path | None]:
+    """The folder that all tables come from, and the user's that is laid over it, if any.
+
+    A folder with ``offers`` but without tables such as ``gpus.csv`` and without ``engines`` is laid over the shipped
+    one: each ``offers/<provider>.csv`` of it takes the place of the shipped file of that provider. Others are whole.
+    """
+    folder = default_root() if root is None else root
+    whole = any(folder.glob("*.csv")) or (folder / "engines").is_dir()
+    laid_over = (folder / OFFERS).is_dir() and not whole
+    return (shipped_root(), folder) if laid_over else (folder, None)
+
+
+def offer_files(root: Path, own: Path | None) -> tuple[Path, ...]:
+    """One file of offers a provider: the user's where there is one."""
+    folders = [root, own] if own is not None else [root]
+    files = {path.name: path for folder in folders for path in (folder / OFFERS).glob("*.csv")}
+    return tuple(files[name] for name in sorted(files))
+
+
+def load_catalog(root: Path | None = None, on: dt.date | None = None) -> Catalog:
     """Read and check the catalogue.
 
     Parameters
     ----------
     root
-        Catalogue folder; `default_root` if not given.
+        Catalogue folder; `default_root` if not given. See `layers`.
+    on
+        Day whose prices are offered; if not given, those that have no end.
 
     Raises
     ------
     InputError
         Listing every problem found, with file, row and field.
     """
-    folder = default_root() if root is None else root
+    folder, own = layers(root)
     if not folder.is_dir():
         fix = f"Point the environment variable {ROOT_VARIABLE} at a catalogue folder"
         raise InputError(Problem(str(folder), "catalogue folder not found", fix))
     problems = Problems()
     gpus = _read_gpus(folder / "gpus.csv", problems)
     providers = read_providers(folder / "providers.csv", problems)
-    offers = read_offers(folder / "offers", gpus, providers, problems)
+    offers = read_offers(offer_files(folder, own), gpus, providers, problems)
     configs, companions = read_model_index(folder / "models", problems)
     aliases = read_aliases(folder / "models", configs, problems)
     problems.raise_if_any()
     return Catalog(
         root=folder,
         gpus=MappingProxyType(gpus),
-        offers=offers,
+        offers=tuple(offer for offer in offers if offer.holds_on(on)),
         model_sources=MappingProxyType(configs),
         quant_sources=MappingProxyType(companions),
         providers=tuple(providers.values()),
         aliases=MappingProxyType(aliases),
+        retired=tuple(offer for offer in offers if not offer.holds_on(on)),
+        own=own,
     )
 
 

@@ -38,8 +38,24 @@ class PriceKind(StrEnum):
     """CPU and memory are billed on top: the whole machine costs more."""
     ESTIMATE = "estimate"
     """The source itself calls the figure approximate, or it is second-hand."""
+    CONTRACTED = "contracted"
+    """Negotiated: a private price list, or what a bill shows was paid."""
     STATED = "stated"
     """Stated by whoever signs the request."""
+
+
+class Purchasable(StrEnum):
+    """How an instance can be had at the price of its first column."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    """Only while nobody else wants it."""
+    RESERVATION_ONLY = "reservation_only"
+    """Only with a reservation that the provider grants."""
+    CAPACITY_BLOCK = "capacity_block"
+    """Only as a block of days paid in advance."""
+    CONTACT_SALES = "contact_sales"
+    """Only by a contract."""
 
 
 class Offer(BaseModel):
@@ -66,8 +82,34 @@ class Offer(BaseModel):
     source_url: str = Field(min_length=1)
     notes: str = ""
     price_kind: PriceKind = PriceKind.LIST
+    purchasable: Purchasable = Purchasable.ON_DEMAND
+    min_billing_s: float | None = Field(default=None, gt=0)
+    """The shortest use that is billed, seconds; ``None``: not known."""
+    quota_family: str = ""
+    """The provider's name of the quota that instances of this type count towards."""
+    currency: str = "USD"
+    """What the provider bills in; the price is converted."""
+    effective_from: dt.date | None = None
+    """First day of this price; ``None``: not recorded."""
+    effective_to: dt.date | None = None
+    """First day on which it does not hold any more; ``None``: it holds."""
 
     @property
     def usd_per_gpu_h(self) -> float:
         """USD per GPU-hour."""
         return self.usd_per_h / self.gpus_per_instance
+
+    @property
+    def can_be_rented(self) -> bool:
+        """Whether a plan may rent it on its term without asking the provider first."""
+        if self.purchasable is Purchasable.CONTACT_SALES:
+            return False
+        return self.term is not Term.ON_DEMAND or self.purchasable is Purchasable.ON_DEMAND
+
+    def holds_on(self, day: dt.date | None) -> bool:
+        """Whether the price holds on a day; ``None``: whether it has no end that is known."""
+        if day is None:
+            return self.effective_to is None
+        return (self.effective_from is None or self.effective_from <= day) and (
+            self.effective_to is None or day < self.effective_to
+        )

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from planner.catalog.csv_table import read_table
-from planner.catalog.offer import Offer, PriceKind, Term
+from planner.catalog.offer import Offer, PriceKind, Purchasable, Term
 from planner.errors import Problems
 
 CAPACITY_BLOCK_SUFFIX = "/capacity-block"
 """Marks an instance type whose first price column is a reservation in advance, not an on-demand price."""
 MACHINE_SIZES = (1, 2, 4, 8)
 """GPU counts of one machine that a per-GPU price is expanded to: the tensor-parallel sizes in use."""
+PRICE_COLUMNS: Mapping[Term, str] = {
+    Term.ON_DEMAND: "usd_per_h_on_demand",
+    Term.SPOT: "usd_per_h_spot",
+    Term.COMMIT_1Y: "usd_per_h_1y",
+    Term.COMMIT_3Y: "usd_per_h_3y",
+}
+
+
+class ImportedFrom(StrEnum):
+    """Where a row comes from, and so which import may retire it."""
+
+    HAND = ""
+    """Written by hand, as all rows of the shipped catalogue."""
+    GPUHUNT = "gpuhunt"
+    SKYPILOT = "skypilot"
+    PRIVATE = "private"
+    """A private price list."""
+    FOCUS = "focus"
+    """A bill."""
 
 
 class OfferRow(BaseModel):
@@ -40,10 +60,28 @@ class OfferRow(BaseModel):
     as_of: dt.date
     source_url: str = Field(min_length=1)
     notes: str = ""
+    purchasable: Purchasable = Purchasable.ON_DEMAND
+    min_billing_s: float | None = Field(default=None, gt=0)
+    quota_family: str = ""
+    currency: str = Field(default="USD", pattern="^[A-Z]{3}$")
+    imported_from: ImportedFrom = ImportedFrom.HAND
+    effective_from: dt.date | None = None
+    effective_to: dt.date | None = None
+
+    @model_validator(mode="after")
+    def _from_before_to(self) -> OfferRow:
+        if self.effective_from and self.effective_to and self.effective_from >= self.effective_to:
+            raise ValueError("effective_to must be later than effective_from")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The instance type without the mark of a capacity block."""
+        return self.instance_type.removesuffix(CAPACITY_BLOCK_SUFFIX)
 
     def prices(self) -> Iterator[tuple[Term, float]]:
         """The prices that are filled in, each with its term."""
-        reserved = self.instance_type.endswith(CAPACITY_BLOCK_SUFFIX)
+        reserved = self.name != self.instance_type or self.purchasable is Purchasable.CAPACITY_BLOCK
         columns = (
             (Term.CAPACITY_BLOCK if reserved else Term.ON_DEMAND, self.usd_per_h_on_demand),
             (Term.SPOT, self.usd_per_h_spot),
@@ -87,14 +125,14 @@ def read_providers(path: Path, problems: Problems) -> dict[tuple[str, str], Prov
 
 
 def read_offers(
-    folder: Path, gpus: Collection[str], providers: Mapping[tuple[str, str], Provider], problems: Problems
+    files: Iterable[Path], gpus: Collection[str], providers: Mapping[tuple[str, str], Provider], problems: Problems
 ) -> tuple[Offer, ...]:
-    """All offers of all providers, ordered by file and row.
+    """All offers of all providers, ordered by file and row; retired prices are among them.
 
     Parameters
     ----------
-    folder
-        ``catalogs/offers``.
+    files
+        One file a provider.
     gpus
         Known GPU ids; a name without form factor (``H100``) is unknown on purpose.
     providers
@@ -102,18 +140,27 @@ def read_offers(
     problems
         Receives everything that is wrong.
     """
-    offers: dict[str, Offer] = {}
-    for path in sorted(folder.glob("*.csv")):
+    offers: list[Offer] = []
+    known: dict[str, list[Offer]] = {}
+    for path in files:
         for number, row in read_table(path, OfferRow, problems):
             if not _row_is_usable(row, gpus, path, number, problems):
                 continue
             for offer in _expand(row, providers):
-                if offer.id in offers:
+                others = known.setdefault(offer.id, [])
+                if any(_overlap(offer, other) for other in others):
                     fix = "Keep the newest row, or tell the instance types apart"
                     problems.add(str(path), f"duplicate offer {offer.id}", fix, row=str(number), field="instance_type")
                     continue
-                offers[offer.id] = offer
-    return tuple(offers.values())
+                others.append(offer)
+                offers.append(offer)
+    return tuple(offers)
+
+
+def _overlap(one: Offer, other: Offer) -> bool:
+    """Whether there is a day on which both prices would hold."""
+    starts = max(one.effective_from or dt.date.min, other.effective_from or dt.date.min)
+    return starts < min(one.effective_to or dt.date.max, other.effective_to or dt.date.max)
 
 
 def _row_is_usable(row: OfferRow, gpus: Collection[str], path: Path, number: int, problems: Problems) -> bool:
@@ -139,7 +186,8 @@ def _expand(row: OfferRow, providers: Mapping[tuple[str, str], Provider]) -> Ite
     """One offer per filled price, and per machine size where the provider sells by the GPU."""
     seller = providers.get((row.provider, row.gpu)) or providers.get((row.provider, ""))
     sizes: tuple[int, ...] = (1,)
-    if seller is not None and seller.sold_as == "gpu" and row.gpu_count == 1:
+    whole = row.imported_from is not ImportedFrom.HAND  # imports name every size of machine
+    if seller is not None and seller.sold_as == "gpu" and row.gpu_count == 1 and not whole:
         sizes = tuple(size for size in MACHINE_SIZES if size <= (seller.max_gpus_per_instance or 1))
     for size in sizes:
         for term, price in row.prices():
@@ -147,13 +195,12 @@ def _expand(row: OfferRow, providers: Mapping[tuple[str, str], Provider]) -> Ite
 
 
 def _offer(row: OfferRow, term: Term, price: float, size: int) -> Offer:
-    name = row.instance_type.removesuffix(CAPACITY_BLOCK_SUFFIX)
-    notes = row.notes
+    name, notes = row.name, row.notes
     if size > 1:
         name = f"{size}x {name}"
         notes = f"{size} GPUs at the price of one GPU each; {notes}"
     return Offer(
-        id="/".join((row.provider, name.replace(" ", "-"), row.region.replace(" ", "-") or "any", term.value)),
+        id=offer_id(row, term, name),
         provider=row.provider,
         instance_type=name,
         region=row.region,
@@ -165,4 +212,18 @@ def _offer(row: OfferRow, term: Term, price: float, size: int) -> Offer:
         source_url=row.source_url,
         notes=notes,
         price_kind=row.price_kind,
+        purchasable=row.purchasable,
+        min_billing_s=row.min_billing_s,
+        quota_family=row.quota_family,
+        currency=row.currency,
+        effective_from=row.effective_from,
+        effective_to=row.effective_to,
     )
+
+
+def offer_id(row: OfferRow, term: Term, name: str) -> str:
+    """``provider/instance-type/region/term``; a contracted price stands beside the list price of the same instance."""
+    parts = [row.provider, name.replace(" ", "-"), row.region.replace(" ", "-") or "any", term.value]
+    if row.price_kind is PriceKind.CONTRACTED:
+        parts.append(row.price_kind.value)
+    return "/".join(parts)

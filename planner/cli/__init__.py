@@ -21,7 +21,7 @@ MANY = 10
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 NAMES = (
-    "plan deploy replay explain compare actuals watch pareto baselines solve-table "
+    "plan deploy replay replay-week drill explain compare actuals watch pareto baselines solve-table "
     "size check-log ingest load speed catalog fit traffic"
 )
 COMMANDS = {name: f"planner.cli.{name.replace('-', '_')}" for name in NAMES.split()}

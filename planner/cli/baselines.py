@@ -32,7 +32,8 @@ def baselines(
     """Compare the plan with one GPU type, one pool a model, and replicas by means x 1.5, as Markdown tables."""
     with Console(stderr=True).status("planning") as status:
         progress = plainly(status.update)
-        inputs = read_inputs(request, load_catalog(), day(today))
+        asked_on = day(today)
+        inputs = read_inputs(request, load_catalog(on=asked_on), asked_on)
         quarter = prepare(inputs, progress)
         decision = decide(quarter, inputs.request)
         found = baselines_of(

@@ -17,7 +17,7 @@ from planner.catalog.gpu import Gpu
 from planner.catalog.load import Catalog, load_catalog
 from planner.catalog.model_shape import CacheKind, ModelShape
 from planner.catalog.offer import Offer, PriceKind, Term
-from planner.cli import catalog_add_model, catalog_check
+from planner.cli import catalog_add_model, catalog_check, catalog_import
 from planner.errors import InputError, Problem, Problems
 
 BYTES_PER_ELEMENT_16_BIT = 2
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show_entry)
     catalog_check.register(group)
     catalog_add_model.register(group)
+    catalog_import.register(group)
     app.add_typer(group, name="catalog")
 
 

@@ -50,7 +50,8 @@ def pareto(
     if chart is not None and chart.suffix.lower() not in (".png", ".svg"):
         raise InputError(Problem("--chart", f"'{chart.name}' is neither .png nor .svg", "Choose one of them"))
     with Console(stderr=True).status("planning") as status:
-        inputs = read_inputs(request, load_catalog(), day(today, "--today"))
+        asked_on = day(today, "--today")
+        inputs = read_inputs(request, load_catalog(on=asked_on), asked_on)
         points = frontier(inputs, vary, wanted, model or (), plainly(status.update))
     if csv_file is not None:
         with replacing(csv_file) as file:

@@ -101,7 +101,7 @@ def plan(
         try:
             result = study_quarter(
                 request,
-                load_catalog(),
+                load_catalog(on=created_at.date()),
                 created_at=created_at,
                 progress=plainly(status.update),
                 options=options,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from rich.text import Text
 from planner import units
 from planner.actuals.assign import split
 from planner.catalog.load import load_catalog
+from planner.cli.replay_files import Kept, kept_in
 from planner.cli.traffic_folders import console, printable
 from planner.errors import InputError, Problem, Problems
 from planner.plan import FleetPlan
@@ -79,6 +81,15 @@ def run(
         typer.Option(help="Also with one replica fewer in each pool, one at a time, and the rate kept all the time."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for the plan's files with the replay in them: study, workbook, page, tables. The plan is not "
+            "solved again.",
+        ),
+    ] = None,
 ) -> None:
     """Replay real requests on the replicas of a plan's busiest period, at its planning rate.
 
@@ -97,6 +108,7 @@ def run(
     sources = problems.attempt(lambda: _sources(known, traffic or [], request, log_format, option or []))
     gone = problems.attempt(lambda: _lost(known, lose or []))
     engines = problems.attempt(lambda: engines_of(known, load_catalog(), edge, slower))
+    kept = problems.attempt(lambda: kept_in(output, plan, known, part=part, edge=edge, slower=slower))
     problems.raise_if_any()
     assert sources is not None
     assert gone is not None
@@ -110,20 +122,28 @@ def run(
         if not len(trace):
             problems.add(f"model '{model}'", f"no request lies in {part} of its log", "Take a wider --part")
     problems.raise_if_any()
-    _replay(known, engines, traces, Ask(units.hours_to_s(hours), repeat, seed, stress, gone, sustained), least, as_json)
+    ask = Ask(units.hours_to_s(hours), repeat, seed, stress, gone, sustained)
+    files = {model: source.path.name for model, source in sources.items()}
+    with kept.ready() if kept is not None else nullcontext():
+        _replay(known, engines, traces, ask, least, as_json, kept, files)
 
 
 def _replay(
-    plan: FleetPlan, engines: Sequence[PoolEngine], traces: dict[str, Trace], ask: Ask, least: bool, as_json: bool
-) -> None:
+    plan: FleetPlan, engines: Sequence[PoolEngine], traces: dict[str, Trace], ask: Ask, least: bool, as_json: bool,
+    kept: Kept | None, files: Mapping[str, str],
+) -> None:  # fmt: skip
     screen = Console(stderr=True)
     with screen.status("replaying") as status:
         result = replay_fleet(plan, engines, traces, ask, status.update)
         fewer = least_replicas(plan, engines, traces, ask, status.update) if least else ()
+        status.update("writing the files")
+        written = kept.write(result, files, fewer) if kept is not None else ()
     if as_json:
         typer.echo(json.dumps(_as_json(plan, result, fewer, least), indent=1))
     else:
         _print(plan, result, fewer, least, console())
+        if written:
+            typer.echo(f"\nwritten: {', '.join(map(str, written))}")
     if not result.passed:
         raise typer.Exit(REFUTED)
 

@@ -62,12 +62,14 @@ SATURATION = 0.995
 class Demand:
     """What one model asks of a pool, with everything that does not depend on the candidate.
 
-    ``rate_per_s`` is the planning rate of the whole pool.
+    ``rate_per_s`` is the planning rate of the whole pool, ``load_cv`` how unsure what a request holds is, as a
+    coefficient of variation.
     """
 
     rate_per_s: float
     dispersion: Dispersion
     prompts: PromptPoints
+    load_cv: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ def settle(candidates: Candidates, demand: Demand, replicas: FloatArray) -> Repl
     Raises nothing: a candidate without a steady state gets infinite times and a work share of 1.
     """
     moments = candidates.moments.at(candidates.moment_index)
-    return settle_at(candidates.coefficients, moments, demand.dispersion, demand.rate_per_s / replicas, replicas)
+    rate = demand.rate_per_s / replicas
+    return settle_at(candidates.coefficients, moments, demand.dispersion, rate, replicas, load_cv=demand.load_cv)
 
 
 def settle_at(
@@ -168,6 +171,7 @@ def settle_at(
     rate: FloatArray,
     replicas: FloatArray,
     longest_token_s: FloatArray | float = np.inf,
+    load_cv: FloatArray | float = 0.0,
 ) -> ReplicaLoad:
     """`settle` for candidates of one pool or of many, each at its own rate.
 
@@ -182,6 +186,8 @@ def settle_at(
     longest_token_s
         A candidate whose time per token exceeds this counts as one without a steady state: for callers that would
         refuse it, and need not know by how much.
+    load_cv
+        Coefficient of variation of what a request holds: the live count's mean is unsure by as much.
     """
     prompt_s = mean_prefill_work_s(c, m.mean_prompt, m.mean_prompt2)
     prefill_share, work_share = rate * prompt_s, rate * work_s(c, m)
@@ -204,13 +210,14 @@ def settle_at(
     settled = (token_s < ceiling * (1 - 1e-9)) & (prefill_share < 1.0)
     life_s, scale_s = stay.mean_s(m), dispersion_scale_s(m, stay)
     idc, swings = thinned_idc(dispersion.at(scale_s * answer.stretch), replicas), swing_idc(token_s)
-    added = answer.dispersion(swings) - answer.passive_dispersion(swings)
+    dispersion_of_live = answer.dispersion(swings) + np.square(load_cv) * rate * life_s
+    added = dispersion_of_live - answer.passive_dispersion(swings)
     # Tokens follow the count: Var(T) / T^2 rises by as much as Var(n) / n^2, which `squared_mean_integral` then scales.
     token_idc = idc + added * scale_s / np.maximum(m.mean_output * token_s, 1e-12)
     return ReplicaLoad(
         rate_per_s=rate,
         idc=idc,
-        live_dispersion=answer.dispersion(swings),
+        live_dispersion=dispersion_of_live,
         token_idc=token_idc,
         token_s=np.where(settled, token_s, np.inf),
         live_requests=rate * life_s,

@@ -61,6 +61,8 @@ class Asks:
         One row for each ask.
     tpot_s, ttft_s, ttft_percentile
         Targets, shape (asks,); infinite where there is none.
+    load_cv
+        How unsure what a request holds is, shape (asks,).
     overflow, max_work_share
         Limits that all pools share.
     """
@@ -71,6 +73,7 @@ class Asks:
     tpot_s: FloatArray
     ttft_s: FloatArray
     ttft_percentile: FloatArray
+    load_cv: FloatArray
     overflow: float
     max_work_share: float
 
@@ -93,6 +96,7 @@ def asks_of(demands: Sequence[Demand], limits: Sequence[Limits], rate_per_s: Flo
         tpot_s=np.array([each.tpot_s for each in limits]),
         ttft_s=np.array([each.ttft_s for each in limits]),
         ttft_percentile=np.array([each.ttft_percentile for each in limits]),
+        load_cv=np.array([demand.load_cv for demand in demands]),
         overflow=limits[0].overflow_probability,
         max_work_share=limits[0].max_work_share,
     )
@@ -154,7 +158,8 @@ class Screen:
         c = coefficients_at(self.coefficients, self.kind[at])
         rate = self.asks.rate_per_s[ask, when] / count
         dispersion = self.asks.dispersion.take(ask)
-        load = settle_at(c, moments, dispersion, rate, count.astype(np.float64), self.asks.tpot_s[ask])
+        n, longest_s, load_cv = count.astype(np.float64), self.asks.tpot_s[ask], self.asks.load_cv[ask]
+        load = settle_at(c, moments, dispersion, rate, n, longest_s, load_cv)
         eps, pool = self.asks.overflow, self.pool_tokens[candidate]
         calm = np.isfinite(load.token_s) & (load.work_share <= self.asks.max_work_share)
         calm &= load.token_s <= self.asks.tpot_s[ask]

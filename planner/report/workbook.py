@@ -55,6 +55,7 @@ from planner.report.sheets import (
     margins,
     periods,
     rejected,
+    replay,
     routing,
     runs,
     sensitivity,
@@ -74,7 +75,7 @@ def of_plan(build: Callable[[FleetPlan], Sheet]) -> Callable[[View], Sheet]:
     return lambda view: build(view.plan)
 
 
-SHEETS: tuple[Callable[[View], Sheet], ...] = (
+SHEETS: tuple[Callable[[View], Sheet | None], ...] = (
     cover.build,
     summary.build,
     warnings.build,
@@ -87,6 +88,7 @@ SHEETS: tuple[Callable[[View], Sheet], ...] = (
     of_plan(periods.build),
     of_plan(fit.build),
     of_plan(margins.build),
+    replay.build,
     of_plan(rejected.build),
     of_plan(cost.build),
     showback.build,
@@ -99,7 +101,7 @@ SHEETS: tuple[Callable[[View], Sheet], ...] = (
     glossary.build,
     changelog.build,
 )
-"""The sheets in reading order; a new sheet is one module and one line here."""
+"""The sheets in reading order; a new sheet is one module and one line here. ``None``: this study has no such sheet."""
 
 _TITLE_CHARACTERS = 90
 _HEADLINE_ROW = 3
@@ -134,7 +136,8 @@ def layout(report: Study | FleetPlan) -> Book:
 def _of_view(view: View) -> Book:
     """The workbook of one scenario alone."""
     named = {**inputs.input_addresses(view), **cover.addresses(view), **summary.addresses(view)}
-    return Book(tuple(with_lookups(build(view)) for build in SHEETS), named)
+    sheets = (build(view) for build in SHEETS)
+    return Book(tuple(with_lookups(sheet) for sheet in sheets if sheet is not None), named)
 
 
 def _write_atomically(data: bytes, path: Path) -> None:

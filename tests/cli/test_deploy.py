@@ -13,7 +13,7 @@ from planner.plan import plan_to_json, read_plan
 from tests.deploy.plans import across_nodes, example
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "reports" / "example"
+EXAMPLE = ROOT / "tests" / "data" / "fleet"
 LOOP = ROOT / "tests" / "data" / "deploy" / "loop"
 LOG = ROOT / "tests" / "data" / "logs" / "vllm-0.31.0-llama-3.1-8b.log"
 

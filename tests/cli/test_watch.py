@@ -14,7 +14,7 @@ from planner.plan_file import plan_at
 from tests.observe.exposition import answer_of, fleet, loaded, text_of
 
 Run = Callable[..., tuple[int, str, str]]
-PLAN = "reports/example/plan.json"
+PLAN = "tests/data/fleet/plan.json"
 FLEET = fleet(plan_at(Path(PLAN)), 3)
 
 

@@ -17,7 +17,7 @@ from planner.plan import FleetPlan, PlanSupply, Pool, PoolPlacement, Route, read
 from planner.report.launch import launch_command
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "reports" / "example" / "plan.json"
+EXAMPLE = ROOT / "tests" / "data" / "fleet" / "plan.json"
 SCHEMAS = ROOT / "tests" / "data" / "deploy" / "schemas"
 CATALOG = load_catalog()
 

@@ -24,7 +24,7 @@ from planner.plan_file import plan_at
 from tests.observe.exposition import State, lines_of, loaded, planned
 from tests.report.sample import sample_plan
 
-EXAMPLE = plan_at(Path("reports/example/plan.json"))
+EXAMPLE = plan_at(Path("tests/data/fleet/plan.json"))
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 BUSY = PlanPeriod(name="busy hours", hours=20.0, when="Mon-Fri 00-02")

@@ -15,7 +15,7 @@ from planner.plan import FleetPlan
 from planner.plan_file import plan_at
 from tests.report.sample import sample_plan
 
-EXAMPLE = plan_at(Path("reports/example/plan.json"))
+EXAMPLE = plan_at(Path("tests/data/fleet/plan.json"))
 PLANS = pytest.mark.parametrize("plan", [EXAMPLE, sample_plan()], ids=["example", "sample"])
 
 

@@ -24,7 +24,7 @@ from planner.prometheus import answers, exposed
 from tests.observe.exposition import SECONDS, START_S, State, answer_of, fleet, loaded, planned, text_of
 from tests.report.sample import sample_plan
 
-PLAN = plan_at(Path("reports/example/plan.json"))
+PLAN = plan_at(Path("tests/data/fleet/plan.json"))
 BUSY = period_at(timetable_of(PLAN), START_S + SECONDS)
 LIGHT_S = 1_800_154_800.0
 """2027-01-17 03:00 UTC, a Sunday: the lightest period."""

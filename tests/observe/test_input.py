@@ -31,7 +31,7 @@ from planner.prometheus import Series, answers, exposed
 from planner.traffic.histograms.series import Track
 from tests.observe.exposition import SECONDS, START_S, answer_of, fleet, text_of
 
-PLAN = plan_at(Path("reports/example/plan.json"))
+PLAN = plan_at(Path("tests/data/fleet/plan.json"))
 DATA = Path("tests/data/observe")
 SGLANG = Path("tests/data/load_tests/sglang_metrics.prom")
 ALL = Window(-math.inf, math.inf)

@@ -10,7 +10,7 @@ from planner.memory.calibration import calibrated_size
 from planner.memory.types import Deployment
 from planner.optimise.needs.approved import QUALITY
 from planner.optimise.needs.configurations import Replicas
-from planner.optimise.needs.lengths import RUNGS, ladder, length_choices
+from planner.optimise.needs.lengths import RUNGS, ladder, length_choices, sure_share
 from planner.request import Targets
 from planner.speed.chain import speed_of
 from planner.traffic.law import refused_shares
@@ -151,7 +151,7 @@ def test_ladder_is_short_and_reaches_every_length(lengths):
 
 def test_every_length_choice_keeps_the_slices_own_tail_budget():
     work = workload("m", tail_budget=0.01, cuts=(128, 512, 1024, 2048))
-    choices, none = length_choices(work.slices, 131_072)
+    choices, none = length_choices(work.slices, 131_072, 0.95)
     assert not none
     assert len({choice.max_model_len for found in choices.values() for choice in found}) <= RUNGS + 3
     for each in work.slices:
@@ -163,11 +163,24 @@ def test_every_length_choice_keeps_the_slices_own_tail_budget():
             assert choice.law.requests == round(each.traffic.law.requests * (1 - choice.refused_request_share))
 
 
+def test_a_budget_is_kept_with_confidence():
+    """A budget of 1 in 1,000: of 10,000 requests 4 may lie beyond, of 20,000 12, of 2,500 none.
+
+    P(Binomial(10,000, 0.001) <= 4) = 0.029 and P(<= 5) = 0.067; P(Binomial(20,000, 0.001) <= 12) = 0.039 and
+    P(<= 13) = 0.066; P(Binomial(2,500, 0.001) = 0) = 0.082 already.
+    """
+    assert sure_share(0.001, 10_000, 0.95) * 10_000 == pytest.approx(4)
+    assert sure_share(0.001, 20_000, 0.95) * 20_000 == pytest.approx(12)
+    assert sure_share(0.001, 2_500, 0.95) == 0.0
+    assert sure_share(0.0, 2_500, 0.95) == 0.0
+    assert sure_share(0.002, 10_000, 0.95) > sure_share(0.001, 10_000, 0.95) > sure_share(0.001, 10_000, 0.99)
+
+
 def test_the_slice_of_all_has_the_lengths_that_it_has_alone():
     """More pools never take a plan of one pool away: its lengths stay, however many bands there are."""
     banded = workload("m", tail_budget=0.01, cuts=(128, 512, 1024, 2048))
-    alone, _ = length_choices(workload("m", tail_budget=0.01).slices, 131_072)
-    among, _ = length_choices(banded.slices, 131_072)
+    alone, _ = length_choices(workload("m", tail_budget=0.01).slices, 131_072, 0.95)
+    among, _ = length_choices(banded.slices, 131_072, 0.95)
     lengths = [{choice.max_model_len for choice in found[banded.whole.key]} for found in (alone, among)]
     assert lengths[0] <= lengths[1]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from planner.plan import FleetPlan, PlanPeriod, PlanSupply, Purchase
 from planner.study import LastQuarter, Scenario, Sensitivity, Side, Study
 from tests.report.sample import HOURS, REJECTED, SPECS, WARNINGS, Quarter, Spec, plan_of, purchase
+from tests.report.sample_replay import random_record
 
 _GPUS = {"H100-SXM": (8, 6.9), "H200-SXM": (8, 3.5), "B200-SXM": (8, 5.1), "L40S": (4, 1.9), "A10": (1, 0.6)}
 """GPUs of an instance, and USD for one of them an hour."""
@@ -100,7 +101,7 @@ def random_plan(rng: random.Random, run_id: str) -> FleetPlan:
 
 
 def random_study(seed: int) -> Study:
-    """One to four scenarios, at times with drivers and with a last quarter."""
+    """One to four scenarios, at times with drivers, with a last quarter and with a replay."""
     rng = random.Random(seed)
     plans = [random_plan(rng, f"{seed:06x}{n:06x}") for n in range(rng.randint(1, 4))]
     usd = plans[0].totals.usd
@@ -119,4 +120,5 @@ def random_study(seed: int) -> Study:
         others=tuple(Scenario(name=f"Future {n}", words="by chance", plan=p) for n, p in enumerate(plans[1:], start=1)),
         sensitivities=drivers,
         last=last if rng.random() < 0.7 else None,
+        replay=random_record(rng, plans[0]) if rng.random() < 0.5 else None,
     )

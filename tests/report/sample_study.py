@@ -6,6 +6,8 @@
 - ``Low``, arrivals x 0.8: a pool less of chat, fewer lots, a held contract on which nothing runs, and one period only.
 - ``Storm`` has no plan.
 
+The plan of ``Base`` was replayed (`sample_replay`).
+
 Last quarter had 2,208 hours, dearer H100, a model that is gone, no vision, and a contract that ended with it.
 """
 
@@ -48,6 +50,7 @@ from tests.report.sample import (
     plan_of,
     purchase,
 )
+from tests.report.sample_replay import sample_record
 
 B200 = "nebius/gpu-b200-sxm/us-central1/on_demand"
 L40S_WEST = "aws/g6e.12xlarge/us-west-2/on_demand"
@@ -309,4 +312,5 @@ def sample_study() -> Study:
         last=LastQuarter(
             path="reports/fy26-q4/plan.json", sha256="e" * 64, plan=sample_last(), actuals=sample_actuals()
         ),
+        replay=sample_record(base),
     )

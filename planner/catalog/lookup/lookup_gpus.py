@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +19,7 @@ from planner.errors import InputError, Problem
 
 
 class GpuAlias(BaseModel):
-    """One row of ``catalogs/gpu_aliases.csv``: a name that logs use for a GPU of the catalogue."""
+    """One row of ``catalogs/gpu_aliases.csv``: a name that logs or price catalogues use for a GPU of the catalogue."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,6 +27,14 @@ class GpuAlias(BaseModel):
     gpu_id: str = Field(min_length=1)
     reason: str = Field(min_length=1)
     as_of: dt.date
+    used_by: Literal["logs", "offers", "gpuhunt", "skypilot"] = "logs"
+    """``offers``: every price catalogue. A log may be read as the common form of a card, a price never."""
+    provider: str = ""
+    """Of offers: the only provider that it holds for."""
+    instance: str = ""
+    """Of offers: a pattern of instance types, ``*`` for any text, in any letter case."""
+    memory_gb: float | None = Field(default=None, gt=0)
+    """Of offers: the memory that the row must state."""
 
 
 SMALL_CARD, LARGE_CARD, LARGE_CARD_GB = "RTX4090", "H100-SXM", 48
@@ -131,7 +140,7 @@ class GpuNames:
     def names(self) -> Mapping[str, str]:
         """Ids by every name, folded."""
         aliases = read_rows(self.catalog.root / "gpu_aliases.csv", GpuAlias)
-        names = {_gpu_key(row.alias): row.gpu_id for row in aliases}
+        names = {_gpu_key(row.alias): row.gpu_id for row in aliases if row.used_by == "logs"}
         return names | {_gpu_key(gpu): gpu for gpu in self.catalog.gpus}
 
     def of_size(self, driver_mib: int, capability: str) -> Gpu:

@@ -40,7 +40,7 @@ def asks_for(workload: Workload, policy: Policy, periods: int) -> tuple[tuple[As
     ValueError
         If a slice has rates for another number of periods.
     """
-    choices, too_long = length_choices(workload.slices, workload.shape.max_position_embeddings)
+    choices, too_long = length_choices(workload.slices, workload.shape.max_position_embeddings, policy.tail_confidence)
     asks: list[Ask] = []
     for each in workload.slices:
         if len(each.planning_rate_per_s) != periods:
@@ -57,7 +57,7 @@ def asks_of(each: Slice, lengths: Sequence[LengthChoice], policy: Policy) -> lis
     for rank, length in enumerate(lengths):
         # The cut law never holds too few requests.
         rate = each.planning_rate_per_s * (length.law.requests / each.traffic.law.requests)
-        demand = Demand(float(rate.max()), dispersion, prompt_points(length.law))
+        demand = Demand(float(rate.max()), dispersion, prompt_points(length.law), policy.load_cv)
         asks.append(Ask(each, length, demand, limits, rate, rank))
     return asks
 

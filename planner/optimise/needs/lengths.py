@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scipy.stats import binom
+
 from planner.optimise.types import LengthChoice, Rejection, Slice
 from planner.traffic.law import length_at_tail, refused_shares, truncate
 
@@ -15,14 +17,15 @@ SPACINGS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 64.0)
 
 
 def length_choices(
-    slices: Sequence[Slice], model_maximum: int
+    slices: Sequence[Slice], model_maximum: int, confidence: float
 ) -> tuple[dict[str, tuple[LengthChoice, ...]], tuple[Rejection, ...]]:
     """Values of max_model_len by slice key, ascending, and the slices that have none.
 
-    For each slice from the least that keeps its tail budget to one that refuses nothing (the longest ones, or the
-    model's maximum, if that keeps the budget). A slice has no choice when even the model's own maximum refuses more.
+    For each slice from the least that keeps its tail budget, with a confidence (`sure_share`), to one that refuses nothing
+    (the longest ones, or the model's maximum, if that keeps the budget). A slice has no choice when even the model's own
+    maximum refuses more.
     """
-    wanted = {each.key: _wanted(each, model_maximum) for each in slices}
+    wanted = {each.key: _wanted(each, model_maximum, confidence) for each in slices}
     # What one pool would choose is always there: allowing more pools never takes a plan away.
     whole = {length for each in slices if is_whole(each) for length in wanted[each.key]}
     rungs = sorted({*whole, *ladder([length for lengths in wanted.values() for length in lengths])})
@@ -49,12 +52,29 @@ def _too_long(each: Slice, model_maximum: int) -> Rejection:
     return Rejection(each.model, "any", 0, "tail length", detail, share / max(each.tail_budget, 1e-12))
 
 
-def _wanted(each: Slice, model_maximum: int) -> tuple[int, ...]:
+def _wanted(each: Slice, model_maximum: int, confidence: float) -> tuple[int, ...]:
     """Lengths that a slice would choose, rounded up: the least, one in between, one that refuses nothing."""
-    shortest = length_at_tail(each.traffic, each.tail_budget)
+    requests = each.traffic.law.requests
+    shortest = length_at_tail(each.traffic, sure_share(each.tail_budget, requests, confidence))
     longest = int(each.traffic.law.max_total.max())
     lengths = {shortest, (shortest + longest) // 2, longest}
     return tuple(sorted({min(-(-length // LENGTH_STEP) * LENGTH_STEP, model_maximum) for length in lengths}))
+
+
+def sure_share(budget: float, requests: int, confidence: float) -> float:
+    """Share of a log's requests that may lie beyond a length such that the true share keeps a budget with confidence.
+
+    The most k of n with P(Binomial(n, budget) <= k) <= 1 − confidence, over n: the one-sided interval of C. J. Clopper
+    and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika
+    26(4), 1934. Where even no request beyond would not prove it, 0: the longest that was seen.
+
+    The log's requests count as independent.
+    """
+    if budget <= 0:
+        return 0.0
+    # The least k with P(<= k) >= 1 − confidence, less one.
+    most = int(binom.ppf(1.0 - confidence, requests, budget)) - 1
+    return max(most, 0) / requests
 
 
 def ladder(lengths: Sequence[int]) -> tuple[int, ...]:

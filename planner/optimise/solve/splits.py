@@ -181,7 +181,7 @@ def need_at_share(need: Need, share: float) -> Need:
     curve = need.demand.dispersion
     thinned = Dispersion(curve.log_scale, 1.0 + share * (np.maximum(curve.idc, 1.0) - 1.0))
     rates = tuple(rate * share for rate in need.rate_per_s)
-    demand = Demand(max(rates), thinned, need.demand.prompts)
+    demand = Demand(max(rates), thinned, need.demand.prompts, need.demand.load_cv)
     return replace(need, demand=demand, rate_per_s=rates, replicas=replicas_at_share(need.replicas, share), exact=False)
 
 

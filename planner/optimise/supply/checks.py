@@ -104,7 +104,7 @@ def _check_site(check: _Check, place: str, row: Owned | Buying) -> None:
 def _check_commitment(check: _Check, number: int, row: ExistingCommitment) -> Offer | None:
     """The catalogue's offer of a commitment, where it can be used."""
     place, request = f"commitment number {number}", check.request
-    offers = {offer.id: offer for offer in check.catalog.offers}
+    offers = check.catalog.known_offers
     if row.until <= request.quarter.start:
         fix = "Remove the table"
         check.add(place, "until", f"{row.until} is not after the start of the horizon, {request.quarter.start}", fix)

@@ -101,6 +101,7 @@ def _matches(offer: Offer, choice: OfferChoice) -> bool:
         and offer.term in choice.terms
         and offer.price_kind in choice.price_kinds
         and offer.id not in choice.exclude
+        and offer.can_be_rented
     )
 
 

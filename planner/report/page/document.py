@@ -13,15 +13,16 @@ from markupsafe import Markup
 from planner.cli.files import replacing
 from planner.plan import FleetPlan
 from planner.report import facts
-from planner.report.page import cards, fleet, futures, head, last, lists, week
+from planner.report.page import cards, fleet, futures, head, last, lists, replay, week
 from planner.report.page.curves import Curves, curves_of
 from planner.report.page.markup import join, short, without_controls
 from planner.study import Study
 
 NAMES = {
-    "overview": "Overview", "warnings": "Warnings", "futures": "Futures", "last": "Last quarter", "fleet": "Fleet",
-    "week": "Week", "models": "Models", "routing": "Routing", "purchases": "Purchases", "limits": "Limits",
-    "rejected": "Rejected", "assumptions": "Assumptions", "files": "Files",
+    "overview": "Overview", "warnings": "Warnings", "replay": "Replay", "futures": "Futures",
+    "last": "Last quarter", "fleet": "Fleet", "week": "Week", "models": "Models", "routing": "Routing",
+    "purchases": "Purchases", "limits": "Limits", "rejected": "Rejected", "assumptions": "Assumptions",
+    "files": "Files",
 }  # fmt: skip
 """Sections in reading order, as the bar at the top names them."""
 
@@ -86,6 +87,7 @@ def render_page(report: Study | FleetPlan, curves: Curves | None = None) -> str:
     sections = {
         "overview": head.overview(plan),
         "warnings": head.warnings(plan),
+        "replay": replay.replay(study),
         "futures": futures.futures(study),
         "last": last.last_quarter(study),
         "fleet": fleet.fleet(plan),

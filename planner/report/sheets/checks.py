@@ -21,6 +21,7 @@ from planner.report.sheets import (
     focus,
     input_ids,
     measure,
+    replay,
     runs,
     sensitivity,
     showback,
@@ -58,6 +59,7 @@ def checks(view: View) -> tuple[Check, ...]:
         *showback.checks(view),
         *bridge.checks(view),
         *sensitivity.checks(view),
+        *replay.checks(view),
         *focus.checks(view),
         *changelog.checks(view),
     )

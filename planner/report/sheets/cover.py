@@ -11,7 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from planner.plan import FleetPlan
 from planner.report import facts, style
 from planner.report.scenarios import several
-from planner.report.sheets import input_ids, runs
+from planner.report.sheets import input_ids, replay, runs
 from planner.report.sheets.measure import COST, SCENARIO
 from planner.report.style import COUNT, DATE, GENERAL, MTOK, NAVY, SHARE_FINE, USD, USD_CENTS, USD_RATE, Kind
 from planner.report.table import FIRST_TABLE_ROW, Book, Column, Formula, Sheet, Table, Value
@@ -71,6 +71,7 @@ def run_facts(view: View) -> tuple[Fact, ...]:
         *_prices(plan),
         *_engine_fact(plan),
         *_solve_facts(view),
+        _replayed(view),
     )  # fmt: skip
 
 
@@ -171,6 +172,13 @@ def _solve_facts(view: View) -> tuple[Fact, ...]:
             number=USD_CENTS,
         ),
     )  # fmt: skip
+
+
+def _replayed(view: View) -> Fact:
+    """Whether the plan was replayed, and what came out."""
+    if view.study.replay is None:
+        return Fact("run/replay", "Replay", replay.cover_value(view), "of real requests: planner replay", Kind.TEXT)
+    return Fact("run/replay", "Replay", replay.cover_value(view), "of real requests; see sheet Replay", Kind.LINK)
 
 
 def _served(plan: FleetPlan) -> float:

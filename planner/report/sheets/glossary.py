@@ -189,6 +189,19 @@ TERMS: tuple[tuple[str, str, str], ...] = (
         "Sensitivity",
     ),
     (
+        "Replay, repeat, interval",
+        "Replay: real requests of the past, brought to the planning rate, run through a model of the planned replicas "
+        "step by step. Repeat: one such run from another moment of the past. Interval: range that holds the true mean "
+        "with the confidence stated; narrow where repeats agree. Refuted: the whole interval lies beyond the limit.",
+        "Replay",
+    ),
+    (
+        "Rule of means, drill",
+        "Rule of means: replicas for the mean load and a factor of headroom, as many sizing guides count them. Drill: "
+        "a replay in which something goes wrong (a machine is lost, a burst arrives), and how long clients notice.",
+        "Replay",
+    ),
+    (
         "Regret",
         "What a fleet costs more in a future than the cheapest fleet would have, when its pools and new commitments "
         "stay and only counts of replicas follow the load. The fleet whose largest regret is least is the safe choice.",

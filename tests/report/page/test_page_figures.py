@@ -235,7 +235,7 @@ def test_planned_stands_over_actual(study: Study, tree: Node) -> None:
 
 def test_the_curve_holds_the_planned_point_and_the_target(example: FleetPlan) -> None:
     curves = curves_of(example)
-    pool = next(pool for pool in example.pools if pool.name == "assistant/2")
+    pool = next(pool for pool in example.pools if pool.name == "assistant")
     curve = curves[pool.name]
     assert isinstance(curve, SpeedCurve)
     spec = decode_spec(pool, curve)

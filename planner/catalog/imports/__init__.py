@@ -1,0 +1,1 @@
+"""Price catalogues of others, private price lists and bills, into ``offers/<provider>.csv``."""
