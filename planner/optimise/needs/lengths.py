@@ -21,9 +21,9 @@ def length_choices(
 ) -> tuple[dict[str, tuple[LengthChoice, ...]], tuple[Rejection, ...]]:
     """Values of max_model_len by slice key, ascending, and the slices that have none.
 
-    For each slice from the least that keeps its tail budget, with a confidence (`sure_share`), to one that refuses nothing
-    (the longest ones, or the model's maximum, if that keeps the budget). A slice has no choice when even the model's own
-    maximum refuses more.
+    For each slice from the least that keeps its tail budget, with a confidence (`sure_share`), to one that refuses
+    nothing (the longest ones, or the model's maximum, if that keeps the budget). A slice has no choice when even the
+    model's own maximum refuses more.
     """
     wanted = {each.key: _wanted(each, model_maximum, confidence) for each in slices}
     # What one pool would choose is always there: allowing more pools never takes a plan away.
