@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,12 +19,14 @@ from planner import units
 from planner.actuals.assign import split
 from planner.catalog.load import load_catalog
 from planner.cli.replay_files import Kept, kept_in
+from planner.cli.replay_means import print_means
 from planner.cli.traffic_folders import console, printable
 from planner.errors import InputError, Problem, Problems
 from planner.plan import FleetPlan
 from planner.plan_file import plan_at
 from planner.replay.engines import EDGES, PoolEngine, engines_of
 from planner.replay.fleet import Ask, PoolReplay, Replay, least_replicas, replay_fleet
+from planner.replay.mean_based import MeanFleet, mean_fleets
 from planner.replay.promises import Observed, Promise
 from planner.replay.trace import Source, Trace, read_trace
 from planner.report import facts
@@ -80,6 +82,12 @@ def run(
         bool,
         typer.Option(help="Also with one replica fewer in each pool, one at a time, and the rate kept all the time."),
     ] = False,
+    mean_based: Annotated[
+        bool,
+        typer.Option(
+            "--mean-based", help="Also with the replicas of the rule of means, 1.5 times mean use, beside the plan's."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     output: Annotated[
         Path | None,
@@ -125,23 +133,34 @@ def run(
     ask = Ask(units.hours_to_s(hours), repeat, seed, stress, gone, sustained)
     files = {model: source.path.name for model, source in sources.items()}
     with kept.ready() if kept is not None else nullcontext():
-        _replay(known, engines, traces, ask, least, as_json, kept, files)
+        _replay(known, engines, traces, ask, Beside(least, mean_based), as_json, kept, files)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is replayed beside the plan."""
+
+    least: bool
+    means: bool
 
 
 def _replay(
-    plan: FleetPlan, engines: Sequence[PoolEngine], traces: dict[str, Trace], ask: Ask, least: bool, as_json: bool,
+    plan: FleetPlan, engines: Sequence[PoolEngine], traces: dict[str, Trace], ask: Ask, beside: Beside, as_json: bool,
     kept: Kept | None, files: Mapping[str, str],
 ) -> None:  # fmt: skip
     screen = Console(stderr=True)
     with screen.status("replaying") as status:
         result = replay_fleet(plan, engines, traces, ask, status.update)
-        fewer = least_replicas(plan, engines, traces, ask, status.update) if least else ()
+        fewer = least_replicas(plan, engines, traces, ask, status.update) if beside.least else ()
+        means = mean_fleets(plan, engines, traces, ask, status.update) if beside.means else ()
         status.update("writing the files")
-        written = kept.write(result, files, fewer) if kept is not None else ()
+        written = kept.write(result, files, fewer, means) if kept is not None else ()
     if as_json:
-        typer.echo(json.dumps(_as_json(plan, result, fewer, least), indent=1))
+        typer.echo(json.dumps(_as_json(plan, result, fewer, means, beside), indent=1))
     else:
-        _print(plan, result, fewer, least, console())
+        _print(plan, result, fewer, beside.least, console())
+        if beside.means:
+            print_means(means, console())
         if written:
             typer.echo(f"\nwritten: {', '.join(map(str, written))}")
     if not result.passed:
@@ -257,7 +276,9 @@ def _interval(row: Promise) -> str:
     return f"{_figure(max(row.observed.low, 0.0), row.unit)} to {_figure(row.observed.high, row.unit)}"
 
 
-def _as_json(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: bool) -> dict[str, Any]:
+def _as_json(
+    plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], means: Sequence[MeanFleet], beside: Beside
+) -> dict[str, Any]:
     found: dict[str, Any] = {
         "plan": plan.run_id,
         "passed": result.passed,
@@ -268,8 +289,17 @@ def _as_json(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least
         "rates_per_s": dict(result.rates_per_s),
         "pools": [_pool_json(pool) for pool in result.pools],
     }
-    if least:
+    if beside.least:
         found["one_replica_fewer"] = [_pool_json(pool) for pool in fewer]
+    if beside.means:
+        found["mean_based"] = [
+            {
+                "pool": each.pool, "planned_replicas": each.planned_replicas, "mean_replicas": each.mean_replicas,
+                "promises": [_promise_json(p) for p in each.promises],
+                "planned_promises": [_promise_json(p) for p in each.planned_promises],
+            }
+            for each in means
+        ]  # fmt: skip
     return found
 
 
@@ -278,14 +308,15 @@ def _pool_json(pool: PoolReplay) -> dict[str, Any]:
         "pool": pool.pool.name,
         "replicas": pool.replicas,
         "passed": pool.passed,
-        "promises": [
-            {
-                "constraint": p.constraint, "unit": p.unit, "planned": _known(p.planned), "limit": _known(p.limit),
-                "observed": _known(p.observed.value), "interval": _pair(p.observed), "passed": p.passed,
-            }
-            for p in pool.promises
-        ],
+        "promises": [_promise_json(p) for p in pool.promises],
         "repeats": [{key: _known(value) for key, value in asdict(each).items()} for each in pool.repeats],
+    }  # fmt: skip
+
+
+def _promise_json(p: Promise) -> dict[str, Any]:
+    return {
+        "constraint": p.constraint, "unit": p.unit, "planned": _known(p.planned), "limit": _known(p.limit),
+        "observed": _known(p.observed.value), "interval": _pair(p.observed), "passed": p.passed,
     }  # fmt: skip
 
 
