@@ -7,6 +7,7 @@ import hashlib
 import math
 
 from planner.assemble.rows import GPUS, USD
+from planner.catalog.offer import PriceKind
 from planner.errors import PlannerError
 from planner.plan import Age, AgeKind, FleetPlan, Margin, PlanSupply, Pool, PoolPlacement, QuotaUse
 
@@ -201,3 +202,10 @@ def inputs_sha256(plan: FleetPlan) -> str:
 def price_kinds(plan: FleetPlan) -> str:
     """Kinds of the prices that are paid, such as ``list`` or ``list and marketplace``."""
     return " and ".join(sorted({p.price_kind for p in plan.purchases}))
+
+
+def price_terms(plan: FleetPlan) -> str:
+    """Those kinds, and whether discounts are in them."""
+    contracted = any(p.price_kind == PriceKind.CONTRACTED.value for p in plan.purchases)
+    discounts = "contracted ones after their discount" if contracted else "before any discount"
+    return f"{price_kinds(plan)} prices, {discounts}"

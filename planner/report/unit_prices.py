@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.assemble.money import paid_gpu_hours
-from planner.catalog.offer import Term
+from planner.catalog.offer import PriceKind, Term
 from planner.optimise.types import LotKind
 from planner.plan import FleetPlan, Purchase
 from planner.report.commitments import held_lots
@@ -12,6 +12,7 @@ from planner.report.sheets.input_contracts import has_list
 LISTED = "list price of the same instance on demand"
 OWN = "its own price: no list price on demand is known"
 ON_DEMAND = "list price"
+CONTRACTED = "contracted price: its list price is not in the plan"
 STATED = "stated by its owner"
 
 
@@ -31,7 +32,9 @@ def list_basis(purchase: Purchase) -> str:
     if purchase.kind in {LotKind.OWNED.value, LotKind.BOUGHT.value}:
         return STATED
     if purchase.kind == LotKind.ON_DEMAND.value:
-        return ON_DEMAND if purchase.price_kind == "list" else f"{purchase.price_kind} price"
+        if purchase.price_kind == PriceKind.CONTRACTED.value:
+            return CONTRACTED
+        return ON_DEMAND if purchase.price_kind == PriceKind.LIST.value else f"{purchase.price_kind} price"
     return OWN
 
 

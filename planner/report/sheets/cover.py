@@ -104,7 +104,7 @@ def _prices(plan: FleetPlan) -> tuple[Fact, ...]:
         Fact(
             "run/prices",
             "Prices",
-            f"{facts.price_kinds(plan)} prices, before any discount",
+            facts.price_terms(plan),
             "of the term bought; other kinds of price only where the request names them",
             Kind.TEXT,
         ),
