@@ -170,7 +170,7 @@ FEW_H100 = '\n[[quota]]\nname = "few"\ngpu = "H100-SXM"\nmax_gpus = 2\n\n[routin
 def test_a_fleet_in_its_own_future_costs_what_its_plan_says(tmp_path, tables, kind):
     """Needs, routes, shares and commitments are found again from the plan alone."""
     inputs = inputs_of(request(tmp_path, tables, targets="{ tpot_ms = 80 }"))
-    inputs = adjust(inputs, Adjustments(growth=4 if kind == "split" else 1))  # so much that two H100 are too few
+    inputs = adjust(inputs, Adjustments(growth=6 if kind == "split" else 1))  # so much that two H100 are too few
     own = planned(inputs, "Own")
     found = {
         "split": min(pool.load_share for pool in own.plan.pools) < 1,
