@@ -39,6 +39,7 @@ from planner.catalog.safetensors import (
     read_index,
 )
 from planner.catalog.untrusted_json import MOST_BYTES, object_of
+from planner.catalog.web_address import is_allowed, may_follow
 from planner.errors import InputError, Problem
 
 ENDPOINT = "https://huggingface.co"
@@ -46,7 +47,6 @@ TIMEOUT_S = 20.0
 """For a connection and for each part of an answer; the whole answer may take ten times as long."""
 MAIN = "main"
 _CHUNK_BYTES = units.BYTES_PER_MIB
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 BY_HAND = "Download config.json by other means and give its folder with --name"
 
 Result = TypeVar("Result")
@@ -63,7 +63,7 @@ class Hub:
 
     def __post_init__(self) -> None:
         self.endpoint = self.endpoint.rstrip("/")
-        if not _allowed(self.endpoint):
+        if not is_allowed(self.endpoint):
             fix = "Give an https address; http is for a server on this machine only"
             raise InputError(Problem("--endpoint", f"{self.endpoint!r:.120} cannot be used", fix))
         self._opener = urllib.request.build_opener(_Redirects(self))
@@ -154,7 +154,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """The next request."""
         self.hub.note_commit(headers)
-        if not _allowed(newurl) or (req.full_url.startswith("https:") and not newurl.startswith("https:")):
+        if not may_follow(req.full_url, newurl):
             raise InputError(Problem(req.full_url, f"leads to {newurl!r:.120}, which is not followed", BY_HAND))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -177,16 +177,6 @@ class _Timed:
             parts.append(part)
             most -= len(part)
         return b"".join(parts)
-
-
-def _allowed(address: str) -> bool:
-    """Whether an address is https, or http on this machine."""
-    try:
-        parts = urllib.parse.urlsplit(address)
-        host = parts.hostname
-    except ValueError:
-        return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL))
 
 
 def _whole_bytes(answer: http.client.HTTPResponse) -> int | None:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,14 +15,23 @@ from rich.text import Text
 
 from planner import units
 from planner.catalog.load import load_catalog
-from planner.cli.replay import _sources, _stretch
+from planner.cli.replay_shared import (
+    PartOption,
+    PlanArgument,
+    RequestOption,
+    TrafficOption,
+    finite,
+    needed,
+    sources_of,
+    stretch_of,
+    traces_of,
+)  # fmt: skip
 from planner.cli.traffic_folders import console, printable
 from planner.errors import InputError, Problem, Problems
 from planner.plan import FleetPlan
 from planner.plan_file import plan_at
 from planner.replay.drills import DrillAsk, Drilled, DrillKind, drill_fleet
 from planner.replay.engines import engines_of
-from planner.replay.trace import Source, Trace, read_trace
 
 
 def register(app: typer.Typer) -> None:
@@ -32,15 +40,10 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan.json, or its folder.")],
-    traffic: Annotated[
-        list[str] | None,
-        typer.Option("--traffic", metavar="LOG[=MODEL]", help="Log of requests of a model; repeatable."),
-    ] = None,
-    request: Annotated[
-        Path | None, typer.Option("--request", help="Take every model's log from this request instead.")
-    ] = None,
-    part: Annotated[str, typer.Option("--part", metavar="FROM:TO", help="Stretch of each log, as shares.")] = "0:1",
+    plan: PlanArgument,
+    traffic: TrafficOption = None,
+    request: RequestOption = None,
+    part: PartOption = "0:1",
     drill: Annotated[
         list[DrillKind] | None, typer.Option("--drill", help="What goes wrong; repeatable. Default: all that apply.")
     ] = None,
@@ -74,13 +77,13 @@ def run(
     """
     problems = Problems()
     known = problems.attempt(lambda: plan_at(plan))
-    stretch = problems.attempt(lambda: _stretch(part))
+    stretch = problems.attempt(lambda: stretch_of(part))
     length = problems.attempt(lambda: _whole_minutes(hours))
     problems.raise_if_any()
     assert known is not None
     assert stretch is not None
     assert length is not None
-    sources = problems.attempt(lambda: _sources(known, traffic or [], request, "auto", []))
+    sources = problems.attempt(lambda: sources_of(known, traffic or [], request, "auto", []))
     engines = problems.attempt(lambda: engines_of(known, load_catalog()))
     problems.raise_if_any()
     assert sources is not None
@@ -88,7 +91,7 @@ def run(
     kinds, pools = tuple(drill or ()), tuple(pool or ())
     ask = DrillAsk(length, at, minutes, kinds, pools, repeat, seed, slower, burst, warm_up, hold)
     with Console(stderr=True).status("drilling") as status:
-        traces = _traces(_needed(known, sources, pools), stretch)
+        traces = traces_of(needed(known, sources, pools), stretch, "this part")
         found = drill_fleet(known, engines, traces, ask, status.update)
     if as_json:
         typer.echo(json.dumps(_as_json(known, ask, found), indent=1))
@@ -101,24 +104,6 @@ def _whole_minutes(hours: float) -> int:
     if minutes < 1 or abs(minutes - round(minutes)) > 1e-6:
         raise InputError(Problem("--hours", f"{hours:g} is no whole number of minutes", "Write 0.5 for half an hour"))
     return round(minutes)
-
-
-def _needed(plan: FleetPlan, sources: dict[str, Source], pools: Sequence[str]) -> dict[str, Source]:
-    """Logs of the models whose pools are asked for; all of them where a pool is unknown, which is told later."""
-    wanted = {pool.model for pool in plan.pools if not pools or pool.name in pools}
-    return {model: source for model, source in sources.items() if model in wanted} or sources
-
-
-def _traces(sources: dict[str, Source], stretch: tuple[float, float]) -> dict[str, Trace]:
-    problems, found = Problems(), dict[str, Trace]()
-    for model, source in sources.items():
-        trace = problems.attempt(lambda source=source: read_trace(source), f"model '{model}'")  # type: ignore[misc]
-        if trace is not None:
-            found[model] = trace.part(*stretch)
-            if not len(found[model]):
-                problems.add(f"model '{model}'", "no request lies in this part of its log", "Take a wider --part")
-    problems.raise_if_any()
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ printed
@@ -161,14 +146,5 @@ def _ms(value: float) -> str:
 
 
 def _as_json(plan: FleetPlan, ask: DrillAsk, found: Sequence[Drilled]) -> dict[str, Any]:
-    drills = [{**_finite(asdict(told)), "holds": told.holds} for told in found]
-    return {"plan": plan.run_id, "asked": _finite(asdict(ask)), "drills": drills}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    drills = [{**finite(asdict(told)), "holds": told.holds} for told in found]
+    return {"plan": plan.run_id, "asked": finite(asdict(ask)), "drills": drills}

@@ -16,25 +16,20 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import units
-from planner.actuals.assign import split
 from planner.catalog.load import load_catalog
 from planner.cli.replay_files import Kept, kept_in
 from planner.cli.replay_means import print_means
+from planner.cli.replay_shared import REFUTED, figure, sources_of, stretch_of, traces_of
 from planner.cli.traffic_folders import console, printable
-from planner.errors import InputError, Problem, Problems
+from planner.errors import Problems
 from planner.plan import FleetPlan
 from planner.plan_file import plan_at
 from planner.replay.engines import EDGES, PoolEngine, engines_of
 from planner.replay.fleet import Ask, PoolReplay, Replay, least_replicas, replay_fleet
 from planner.replay.mean_based import MeanFleet, mean_fleets
 from planner.replay.promises import Observed, Promise
-from planner.replay.trace import Source, Trace, read_trace
+from planner.replay.trace import Trace
 from planner.report import facts
-from planner.request import read_request
-from planner.traffic.source import parse_pairs
-
-REFUTED = 1
-"""Exit code where a promise is refuted."""
 
 
 def register(app: typer.Typer) -> None:
@@ -105,7 +100,7 @@ def run(
     """
     problems = Problems()
     known = problems.attempt(lambda: plan_at(plan))
-    stretch = problems.attempt(lambda: _stretch(part))
+    stretch = problems.attempt(lambda: stretch_of(part))
     if edge and edge not in EDGES:
         problems.add("--edge", f"'{edge}' is none of {', '.join(EDGES)}")
     if not (slower > 0 and math.isfinite(slower)):
@@ -113,7 +108,7 @@ def run(
     problems.raise_if_any()
     assert known is not None
     assert stretch is not None
-    sources = problems.attempt(lambda: _sources(known, traffic or [], request, log_format, option or []))
+    sources = problems.attempt(lambda: sources_of(known, traffic or [], request, log_format, option or []))
     gone = problems.attempt(lambda: _lost(known, lose or []))
     engines = problems.attempt(lambda: engines_of(known, load_catalog(), edge, slower))
     kept = problems.attempt(lambda: kept_in(output, plan, known, part=part, edge=edge, slower=slower))
@@ -121,15 +116,7 @@ def run(
     assert sources is not None
     assert gone is not None
     assert engines is not None
-    traces = {}
-    for model, source in sources.items():
-        found = problems.attempt(lambda source=source: read_trace(source), f"model '{model}'")  # type: ignore[misc]
-        if found is not None:
-            traces[model] = found.part(*stretch)
-    for model, trace in traces.items():
-        if not len(trace):
-            problems.add(f"model '{model}'", f"no request lies in {part} of its log", "Take a wider --part")
-    problems.raise_if_any()
+    traces = traces_of(sources, stretch, part)
     ask = Ask(units.hours_to_s(hours), repeat, seed, stress, gone, sustained)
     files = {model: source.path.name for model, source in sources.items()}
     with kept.ready() if kept is not None else nullcontext():
@@ -165,40 +152,6 @@ def _replay(
             typer.echo(f"\nwritten: {', '.join(map(str, written))}")
     if not result.passed:
         raise typer.Exit(REFUTED)
-
-
-def _stretch(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(word) for word in text.split(":"))
-    except ValueError:
-        low, high = 1.0, 0.0
-    if not 0 <= low < high <= 1:
-        raise InputError(Problem("--part", f"'{text}' is no stretch", "Write FROM:TO, such as 0.5:1"))
-    return low, high
-
-
-def _sources(
-    plan: FleetPlan, traffic: list[str], request: Path | None, log_format: str, option: list[str]
-) -> dict[str, Source]:
-    """Where each model's requests are."""
-    if (request is None) == (not traffic):
-        raise InputError(Problem("--traffic, --request", "one of the two is needed", "Name logs, or a request"))
-    models = facts.models(plan)
-    if request is not None:
-        asked = read_request(request)
-        return {
-            m.name: Source(request.parent / m.traffic.path, m.traffic.format, m.traffic.model, m.traffic.options)
-            for m in asked.model
-            if m.name in models
-        }
-    options, found = parse_pairs("--option", ",".join(option)), dict[str, Source]()
-    for text in traffic:
-        path, model = split(text, plan)
-        if not model and len(models) > 1:
-            fix = f"Write {text}=MODEL, of {', '.join(models)}"
-            raise InputError(Problem(text, "the plan has several models", fix))
-        found[model or models[0]] = Source(path, log_format, "", options)
-    return found
 
 
 def _lost(plan: FleetPlan, texts: list[str]) -> dict[str, int]:
@@ -245,7 +198,7 @@ def _print(plan: FleetPlan, result: Replay, fewer: Sequence[PoolReplay], least: 
 
 
 def _broken(pool: PoolReplay) -> str:
-    broken = [f"{p.constraint} {_figure(p.observed.value, p.unit)}" for p in pool.promises if not p.passed]
+    broken = [f"{p.constraint} {figure(p.observed.value, p.unit)}" for p in pool.promises if not p.passed]
     return f"breaks {', '.join(broken)}" if broken else "every promise stands: rounding up or a spare keeps it"
 
 
@@ -257,23 +210,17 @@ def _table(pools: Sequence[PoolReplay]) -> Table:
     for pool in pools:
         for row in pool.promises:
             table.add_row(
-                Text(printable(f"{row.pool} x{pool.replicas}")), row.constraint, _figure(row.planned, row.unit),
-                _figure(row.observed.value, row.unit), _interval(row), _figure(row.limit, row.unit),
+                Text(printable(f"{row.pool} x{pool.replicas}")), row.constraint, figure(row.planned, row.unit),
+                figure(row.observed.value, row.unit), _interval(row), figure(row.limit, row.unit),
                 "ok" if row.passed else "REFUTED",
             )  # fmt: skip
     return table
 
 
-def _figure(value: float, unit: str) -> str:
-    if not math.isfinite(value):
-        return "none served" if value > 0 else "none"
-    return f"{value:,.1f} ms" if unit == "ms" else f"{value:.4%}"
-
-
 def _interval(row: Promise) -> str:
     if not math.isfinite(row.observed.low):
         return "one repeat" if math.isfinite(row.observed.value) else ""
-    return f"{_figure(max(row.observed.low, 0.0), row.unit)} to {_figure(row.observed.high, row.unit)}"
+    return f"{figure(max(row.observed.low, 0.0), row.unit)} to {figure(row.observed.high, row.unit)}"
 
 
 def _as_json(

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.cli.traffic_folders import printable
-from planner.replay.mean_based import FACTOR, MeanFleet
+from planner.queueing.live_tokens import MEAN_FACTOR
+from planner.replay.mean_based import MeanFleet
 from planner.replay.promises import Promise
 
 POOL_FULL = "token pool"
@@ -20,7 +21,7 @@ SEATS = "concurrent sequences"
 def print_means(means: Sequence[MeanFleet], screen: Console) -> None:
     """One row a pool: replicas, and what clients and pools see of each of the two fleets."""
     screen.print()
-    title = f"Replicas by means times {FACTOR:g} beside the plan's, at the planning rate all the time:"
+    title = f"Replicas by means times {MEAN_FACTOR:g} beside the plan's, at the planning rate all the time:"
     screen.print(Text(title, style="bold"))
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("pool")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.catalog.load import load_catalog
-from planner.cli.drill import _finite, _needed, _traces
-from planner.cli.replay import REFUTED, _figure, _sources, _stretch
+from planner.cli.replay_shared import (
+    REFUTED,
+    PartOption,
+    PlanArgument,
+    RequestOption,
+    TrafficOption,
+    figure,
+    finite,
+    needed,
+    sources_of,
+    stretch_of,
+    traces_of,
+)  # fmt: skip
 from planner.cli.traffic_folders import console, printable
 from planner.errors import InputError, Problem, Problems
 from planner.plan import FleetPlan
@@ -34,15 +44,10 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan.json, or its folder.")],
-    traffic: Annotated[
-        list[str] | None,
-        typer.Option("--traffic", metavar="LOG[=MODEL]", help="Log of requests of a model; repeatable."),
-    ] = None,
-    request: Annotated[
-        Path | None, typer.Option("--request", help="Take every model's log from this request instead.")
-    ] = None,
-    part: Annotated[str, typer.Option("--part", metavar="FROM:TO", help="Stretch of each log, as shares.")] = "0:1",
+    plan: PlanArgument,
+    traffic: TrafficOption = None,
+    request: RequestOption = None,
+    part: PartOption = "0:1",
     pool: Annotated[
         list[str] | None, typer.Option("--pool", help="Pool of the plan; repeatable. Default: all.")
     ] = None,
@@ -62,19 +67,19 @@ def run(
     """
     problems = Problems()
     known = problems.attempt(lambda: plan_at(plan))
-    stretch = problems.attempt(lambda: _stretch(part))
+    stretch = problems.attempt(lambda: stretch_of(part))
     span = problems.attempt(lambda: _hours(hours))
     problems.raise_if_any()
     assert known is not None
     assert stretch is not None
     assert span is not None
-    sources = problems.attempt(lambda: _sources(known, traffic or [], request, "auto", []))
+    sources = problems.attempt(lambda: sources_of(known, traffic or [], request, "auto", []))
     engines = problems.attempt(lambda: engines_of(known, load_catalog()))
     problems.raise_if_any()
     assert sources is not None
     assert engines is not None
     ask = WeekAsk(*span, tuple(pool or ()), full, share, seed)
-    traces = _traces(_needed(known, sources, ask.pools), stretch)
+    traces = traces_of(needed(known, sources, ask.pools), stretch, "this part")
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("hours", total=None)
@@ -174,8 +179,8 @@ def _change(pool: WeekPool, hour: HourSeen) -> str:
 
 def _refuted(pool: WeekPool) -> list[str]:
     found = [
-        f"{pool.pool.name} {p.constraint} in {row.period} ({_figure(p.observed.value, p.unit)}, allowed "
-        f"{_figure(p.limit, p.unit)})"
+        f"{pool.pool.name} {p.constraint} in {row.period} ({figure(p.observed.value, p.unit)}, allowed "
+        f"{figure(p.limit, p.unit)})"
         for row in pool.periods
         for p in row.promises
         if not p.passed
@@ -207,7 +212,7 @@ def _as_json(plan: FleetPlan, result: Week) -> dict[str, Any]:
         }
         for pool in result.pools
     ]
-    found: dict[str, Any] = _finite(
+    found: dict[str, Any] = finite(
         {"plan": plan.run_id, "passed": result.passed, "asked": asdict(result.ask), "pools": pools,
          "notes": result.notes}
     )  # fmt: skip

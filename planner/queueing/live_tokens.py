@@ -44,6 +44,10 @@ WIDEST = 2.5
 """A lattice that reaches further beyond the smallest quantile than this many times is made again, narrower."""
 
 
+MEAN_FACTOR = 1.5
+"""Head-room of the rule of means: replicas that 1.5 times the figures of `MeanFormula` fill."""
+
+
 class MeanFormula(NamedTuple):
     """The product-of-means figures of a load: a cross-check only."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from planner import units
 from planner.plan import FleetPlan, Pool, Purchase
 from planner.replay.drill_types import DrillKind
+from planner.report import facts
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,6 @@ def busiest_period(pool: Pool) -> int:
     return counts.index(max(counts))
 
 
-def replicas_of(pool: Pool) -> int:
-    """Replicas in the busiest period."""
-    return max((period.replicas for period in pool.periods), default=pool.replicas)
-
-
 def warm_up_s(plan: FleetPlan, model: str) -> float | None:
     """From the decision until a replica serves, as the plan's assumptions state it; ``None``: not stated."""
     row = next((row for row in plan.assumptions if row.id == f"warm_up_{model}"), None)
@@ -39,7 +35,7 @@ def warm_up_s(plan: FleetPlan, model: str) -> float | None:
 
 def losses(plan: FleetPlan, pool: Pool) -> Iterator[Loss]:
     """What may be lost of a pool, from one replica to a whole lot; nothing where the plan does not place replicas."""
-    if replicas_of(pool) < 1:
+    if facts.busiest_replicas(pool) < 1:
         return
     yield Loss(DrillKind.REPLICA, 1, "one replica is lost")
     if not pool.placements or not plan.supplies:
@@ -99,7 +95,7 @@ def _together(plan: FleetPlan, pool: Pool, kind: DrillKind) -> Loss:
     if not share:
         return Loss(kind, 0, "")
     name = max(share, key=lambda key: share[key])
-    lost = min(math.ceil(share[name] - 1e-9), replicas_of(pool))
+    lost = min(math.ceil(share[name] - 1e-9), facts.busiest_replicas(pool))
     where = f"{kind} {name}" if name else "all lots that name no region"
     return Loss(kind, lost, f"{where} is lost" if name else f"{where} are lost together")
 

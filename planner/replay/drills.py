@@ -17,7 +17,7 @@ from planner.actuals.route import Turns, routing_of
 from planner.errors import InputError, Problem
 from planner.plan import FleetPlan
 from planner.queueing.load import scaled
-from planner.replay.drill_cases import losses, replicas_of, warm_up_s
+from planner.replay.drill_cases import losses, warm_up_s
 from planner.replay.drill_told import tell
 from planner.replay.drill_types import Drill, Drilled, DrillKind, DrillWindow
 from planner.replay.engines import PoolEngine
@@ -118,14 +118,14 @@ def _model(
     pools = Turns(routing).pools(drawn.prompt_tokens, np.zeros(len(drawn), dtype=np.int64))
     for index, name in enumerate(routing.pools):
         each = next(e for e in engines if e.pool.name == name)
-        if (ask.pools and name not in ask.pools) or not replicas_of(each.pool):
+        if (ask.pools and name not in ask.pools) or not facts.busiest_replicas(each.pool):
             continue
         mine: IntArray = np.flatnonzero(pools == index).astype(np.int64)
         yield from _pool(plan, each, drawn.at(mine), ask)
 
 
 def _pool(plan: FleetPlan, each: PoolEngine, requests: Requests, ask: DrillAsk) -> Iterator[Drilled]:
-    always = tuple(Life(0.0, EVER) for _ in range(replicas_of(each.pool)))
+    always = tuple(Life(0.0, EVER) for _ in range(facts.busiest_replicas(each.pool)))
     calm = _replayed(_Case(Drill("", each.pool.name, "", 0.0, 0.0), always, requests, each.engine), ask)
     for case in (*_losing(plan, each, requests, ask), *_others(each, requests, always, ask)):
         yield tell(case.drill, each.pool, _replayed(case, ask), calm, (*each.notes, *case.notes))
@@ -137,7 +137,7 @@ def _replayed(case: _Case, ask: DrillAsk) -> Lived:
 
 def _losing(plan: FleetPlan, each: PoolEngine, requests: Requests, ask: DrillAsk) -> Iterator[_Case]:
     """Drills that lose replicas; of several that lose the same number the first is run, unless they are asked for."""
-    count, seen = replicas_of(each.pool), set[int]()
+    count, seen = facts.busiest_replicas(each.pool), set[int]()
     stated = warm_up_s(plan, each.pool.model)
     warm_s = units.minutes_to_s(ask.warm_up_min) if ask.warm_up_min is not None else stated or 0.0
     notes = (NO_WARM_UP,) if stated is None and ask.warm_up_min is None else ()

@@ -16,6 +16,7 @@ from planner.replay.pool import replay_pool
 from planner.replay.promises import Promise, Seen, promises, seen
 from planner.replay.trace import Trace, at_peak, at_rate
 from planner.replay.types import IntArray, Requests
+from planner.report import facts
 
 Progress = Callable[[str], None]
 SHORTEST_S = 1.0
@@ -172,8 +173,7 @@ def _of(requests: Requests, chosen: np.ndarray) -> Requests:
 
 
 def _replicas(each: PoolEngine, ask: Ask) -> int:
-    most = max((period.replicas for period in each.pool.periods), default=each.pool.replicas)
-    return most - ask.fewer.get(each.pool.name, 0)
+    return facts.busiest_replicas(each.pool) - ask.fewer.get(each.pool.name, 0)
 
 
 def _check(engines: Sequence[PoolEngine], ask: Ask) -> None:

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
 from planner.plan import FleetPlan, Pool
+from planner.queueing.live_tokens import MEAN_FACTOR
 from planner.replay.engines import PoolEngine
 from planner.replay.fleet import Ask, replay_fleet
 from planner.replay.promises import Promise
 from planner.replay.trace import Trace
 from planner.report import facts
-
-FACTOR = 1.5
-"""Head-room of the rule; as in `planner baselines`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def mean_replicas(pool: Pool) -> int:
     load = pool.load
     parts = load.planning_rate_per_s / load.rate_per_replica_per_s
     held, live = parts * load.mean_formula_tokens, parts * load.mean_live_requests
-    return max(1, math.ceil(FACTOR * max(held / limit.limit, live / pool.max_num_seqs) * (1 - 1e-9)))
+    return max(1, math.ceil(MEAN_FACTOR * max(held / limit.limit, live / pool.max_num_seqs) * (1 - 1e-9)))
 
 
 def mean_fleets(
@@ -86,7 +84,7 @@ def mean_fleets(
         As `mean_replicas` and `planner.replay.fleet.replay_fleet`.
     """
     known = [each.pool for each in engines if each.pool.model in traces]
-    planned = {pool.name: max((p.replicas for p in pool.periods), default=pool.replicas) for pool in known}
+    planned = {pool.name: facts.busiest_replicas(pool) for pool in known}
     means = {pool.name: mean_replicas(pool) for pool in known}
     fewer = {name: planned[name] - count for name, count in means.items() if count < planned[name]}
     some = {pool.model: traces[pool.model] for pool in known if pool.name in fewer}

@@ -199,6 +199,11 @@ def inputs_sha256(plan: FleetPlan) -> str:
     return hashlib.sha256(lines.encode(errors="backslashreplace")).hexdigest()
 
 
+def busiest_replicas(pool: Pool) -> int:
+    """Replicas in the period that has most."""
+    return max((period.replicas for period in pool.periods), default=pool.replicas)
+
+
 def price_kinds(plan: FleetPlan) -> str:
     """Kinds of the prices that are paid, such as ``list`` or ``list and marketplace``."""
     return " and ".join(sorted({p.price_kind for p in plan.purchases}))

@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.catalog.load import load_catalog
 from planner.errors import InputError
-from planner.plan_file import plan_at
 from planner.replay.drill_cases import losses, packed, warm_up_s
 from planner.replay.drill_told import tell
 from planner.replay.drills import Drill, DrillAsk, DrillKind, drill_fleet
-from planner.replay.engines import engines_of
 from planner.replay.segments import Life, replay_lives
 from planner.replay.trace import Source, read_trace
 from tests.replay.test_segments import engine, lost_replica, requests
@@ -22,16 +19,6 @@ from tests.replay.test_segments import engine, lost_replica, requests
 ROOT = Path(__file__).parents[2]
 MODEL = "chat-large"
 LOG = ROOT / "catalogs" / "example" / "traffic" / "AzureLLMInferenceTrace_conv.csv"
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return plan_at(ROOT / "reports" / "example")
-
-
-@pytest.fixture(scope="module")
-def engines(plan):
-    return engines_of(plan, load_catalog())
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.errors import InputError
-from planner.plan_file import plan_at
 from planner.replay.engines import engines_of
 from planner.replay.fleet import Ask, least_replicas, planning_rate_per_s, replay_fleet
 from planner.replay.pool import replay_pool
@@ -22,16 +21,6 @@ ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "catalogs" / "example" / "traffic"
 MODEL = "chat-large"
 SHORT = Ask(horizon_s=1800.0, repeats=5)
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return plan_at(ROOT / "reports" / "example")
-
-
-@pytest.fixture(scope="module")
-def engines(plan):
-    return engines_of(plan, load_catalog())
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from planner.catalog.load import load_catalog
 from planner.cli import app
 from planner.errors import InputError
-from planner.plan_file import plan_at
 from planner.replay.engines import engines_of
 from planner.replay.fleet import Ask
 from planner.replay.mean_based import mean_fleets, mean_replicas
@@ -21,11 +20,6 @@ from planner.report import facts
 ROOT = Path(__file__).parents[2]
 MODEL = "chat-large"
 LOG = ROOT / "catalogs" / "example" / "traffic" / "AzureLLMInferenceTrace_conv.csv"
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return plan_at(ROOT / "reports" / "example")
 
 
 def changed(plan, **load):

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.catalog.load import load_catalog
 from planner.errors import InputError
 from planner.plan import PlanPeriod
-from planner.plan_file import plan_at
-from planner.replay.engines import engines_of
 from planner.replay.segments import Life, replay_lives
 from planner.replay.trace import Source, Trace, at_rate, busiest_per_s, read_trace
 from planner.replay.types import Fate
@@ -38,16 +35,6 @@ MODEL = "chat-large"
 LOG = ROOT / "catalogs" / "example" / "traffic" / "AzureLLMInferenceTrace_conv.csv"
 BORDER = 60.0 * LEAD
 CORE = (LEAD, LEAD + 60)
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return plan_at(ROOT / "reports" / "example")
-
-
-@pytest.fixture(scope="module")
-def engines(plan):
-    return engines_of(plan, load_catalog())
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from typing import IO
 
 from planner import units
 from planner.catalog.imports.shared import SourceFile
+from planner.catalog.web_address import is_allowed, may_follow
 from planner.errors import InputError, Problem
 
 TIMEOUT_S = 30.0
@@ -23,7 +24,6 @@ MOST_BYTES = 256 * units.BYTES_PER_MIB
 """Of a file, an answer, or all members of a zip together."""
 MOST_MEMBERS = 200
 _CHUNK_BYTES = units.BYTES_PER_MIB
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 _BY_HAND = "Get the file by other means and give its path"
 
 
@@ -107,7 +107,7 @@ def _check_names(where: str, entries: list[zipfile.ZipInfo]) -> None:
 
 
 def _fetched(address: str, timeout_s: float, most_bytes: int) -> bytes:
-    if not _allowed(address):
+    if not is_allowed(address):
         raise InputError(Problem(f"{address:.200}", "cannot be used", "Give an https address, or http on this machine"))
     request = urllib.request.Request(address, headers={"User-Agent": "planner"})
     ends = time.monotonic() + 10 * timeout_s
@@ -144,15 +144,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         """The next request."""
-        if not _allowed(newurl) or (req.full_url.startswith("https:") and not newurl.startswith("https:")):
+        if not may_follow(req.full_url, newurl):
             raise InputError(Problem(req.full_url, f"leads to {newurl!r:.120}, which is not followed", _BY_HAND))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _allowed(address: str) -> bool:
-    try:
-        parts = urllib.parse.urlsplit(address)
-        host = parts.hostname
-    except ValueError:
-        return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL))

@@ -27,11 +27,8 @@ from planner.optimise.solve.fleet import Fleet
 from planner.optimise.solve.ratio import solve_ratio
 from planner.optimise.types import Column, Decision, Lot, Need, Part, ProgramData, SolverSettings
 from planner.plan import SolveStatus
-from planner.queueing.live_tokens import mean_formula
+from planner.queueing.live_tokens import MEAN_FACTOR, mean_formula
 from planner.queueing.load import Constraint, PoolCheck, settle, used_shares
-
-MEAN_FACTOR = 1.5
-"""Head-room of the rule of means."""
 
 Progress = Callable[[str], None]
 
